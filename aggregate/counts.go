@@ -17,7 +17,7 @@ const (
 	// RejectOrphan is a tag in a place where no tag belongs, or a reflection in a mirror
 	// session that the tap does not hold.
 	RejectOrphan Rejection = iota
-	// RejectPlace is a kind that is not terminal at the tap's place.
+	// RejectPlace is a kind that does not count at the tap's place.
 	RejectPlace
 	// RejectRepeat is a reflection with the same fields as the flow's last one that acknowledges
 	// nothing new: the same measurement.

@@ -19,8 +19,8 @@ type Chunk struct {
 }
 
 // Chunks splits a pcap or pcapng file into byte ranges, so that several cores can read one file. It
-// returns an even number of ranges of about the same length, at most size bytes, or longer where no
-// boundary between records is found. The ranges cover the file without a gap and depend only on the
+// aims at an even number of ranges of about the same length, at most size bytes; a range is longer
+// where no boundary between records is found. The ranges cover the file without a gap and depend only on the
 // file's bytes and on size, never on the number of cores. Compressed files, pipes, small files, a
 // size below 1, and files that are no captures (OpenChunk returns the error) give one chunk. A file
 // has at most 65536 chunks: a smaller size is raised.

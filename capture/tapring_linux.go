@@ -15,8 +15,8 @@ import (
 // idle ring checks on every wait.
 const checkEvery = time.Second
 
-// Ring delivers a tap's frames to one core. Counters, State and Stamp are safe for concurrent use;
-// all other methods belong to one goroutine.
+// Ring delivers a tap's frames to one core. Counters, State and Timestamps are safe for concurrent
+// use; all other methods belong to one goroutine.
 type Ring struct {
 	tap     *Tap
 	control int     // socket for queries about interfaces

@@ -139,7 +139,8 @@ func New(cfg Config) (*Decoder, error) {
 // goroutine.
 func (d *Decoder) Counters() Counters { return d.counters }
 
-// Decode is DecodeFrame for an Ethernet frame of a tap that holds no mirror sessions.
+// Decode is DecodeFrame for an Ethernet frame of a tap that holds no mirror sessions. It leaves the
+// Bytes of observations undefined.
 func (d *Decoder) Decode(frame []byte, r *Result) {
 	d.start(r)
 	r.Reason = d.ethernet(frame, r)
@@ -149,7 +150,7 @@ func (d *Decoder) Decode(frame []byte, r *Result) {
 // DecodeFrame reads one frame, which may be truncated at any byte, and fills r: everything of each
 // observation but TimeNS and Packet. It keeps no reference to f, and none to its Data except for
 // Segment and Mirrored. It allocates nothing but a missing r.Obs. For a link that is not Known the
-// reason is UnknownLink; callers refuse such captures beforehand.
+// reason is UnknownLink.
 //
 // Tags come before reflections. A CSIG tag is valid only as the last tag of L2 (section 4.1): if
 // another CSIG tag, a VLAN tag or a SecTAG follows, it is an orphan, so of several tags in a row

@@ -264,7 +264,7 @@ const (
 	MirrorERSPAN MirrorKind = iota // types I to III, in GRE
 	MirrorGRETAP                   // Ethernet in GRE; its key is the session
 	MirrorVXLAN                    // its network identifier is the session
-	MirrorTZSP                     // TaZmen Sniffer Protocol, over UDP; without sessions
+	MirrorTZSP                     // TaZmen Sniffer Protocol, over UDP; its sensor is the session
 )
 
 // String returns "erspan", "gretap", "vxlan" or "tzsp".
@@ -282,11 +282,8 @@ func (k MirrorKind) String() string {
 	return "unknown"
 }
 
-// UDP ports of mirror sessions.
-const (
-	DefaultVXLANPort = 4789
-	DefaultTZSPPort  = TZSPPort
-)
+// DefaultVXLANPort is the UDP port of VXLAN.
+const DefaultVXLANPort = 4789
 
 // ParseMirrorKind reads a result of MirrorKind.String.
 func ParseMirrorKind(text string) (MirrorKind, error) {
@@ -326,7 +323,7 @@ func parseMirrors(kinds []string) (m Mirrors, err error) {
 		case MirrorVXLAN:
 			m.VXLAN = DefaultVXLANPort
 		case MirrorTZSP:
-			m.TZSP = DefaultTZSPPort
+			m.TZSP = TZSPPort
 		}
 	}
 	return m, nil

@@ -145,7 +145,7 @@ func TestUnwrap(t *testing.T) {
 			head := join(t, tt.outer...)
 			padded := slices.Concat(head, payload, []byte{0, 0, 0, 0})
 			f := decode.Frame{Data: padded, WireLen: uint32(len(padded))}
-			for _, other := range []decode.Mirrors{{}, {GRETAP: true, VXLAN: decode.DefaultVXLANPort, TZSP: decode.DefaultTZSPPort}} {
+			for _, other := range []decode.Mirrors{{}, {GRETAP: true, VXLAN: decode.DefaultVXLANPort, TZSP: decode.TZSPPort}} {
 				if inner, s, m := decode.NewUnwrapper(other).Unwrap(&f); m != decode.MirrorNone || inner.Data != nil || s != (decode.Session{}) {
 					t.Errorf("%q takes ERSPAN out: %s", other, m)
 				}
@@ -291,7 +291,7 @@ func TestUnwrapAllocatesNothing(t *testing.T) {
 	}
 }
 
-var everyKind = decode.Mirrors{ERSPAN: true, GRETAP: true, VXLAN: decode.DefaultVXLANPort, TZSP: decode.DefaultTZSPPort}
+var everyKind = decode.Mirrors{ERSPAN: true, GRETAP: true, VXLAN: decode.DefaultVXLANPort, TZSP: decode.TZSPPort}
 
 // Headers before mirrored bytes in UDP: the ports are those of VXLAN and TZSP.
 const (

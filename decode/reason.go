@@ -14,11 +14,11 @@ const (
 	CutTag                     // inside a CSIG tag
 	CutMPLS                    // inside an MPLS label stack or a control word
 	CutIP                      // inside an IP header or its extensions
-	CutTransport               // inside a TCP or UDP header, the TCP options or a reflection over UDP
+	CutTransport               // inside a transport header, the TCP options or a reflection over UDP
 	CutTunnel                  // inside the header of a tunnel
 	BadMACsec                  // SecTAG of an unknown version
 	BadIP                      // impossible version or lengths
-	BadTransport               // impossible TCP or UDP lengths
+	BadTransport               // impossible transport lengths
 	BadOptions                 // TCP option of impossible length
 	BadTunnel                  // tunnel header that its specification does not allow
 	Hidden                     // encrypted by MACsec: a tag may be inside

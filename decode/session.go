@@ -52,12 +52,12 @@ type Session struct {
 	SwitchBits uint8
 }
 
-// SwitchClock is a clock of type III timestamps.
+// SwitchClock is a clock of the timestamps in session headers.
 type SwitchClock uint8
 
 // Clocks of a Session. Only ClockPTP can be compared with other clocks.
 const (
-	ClockNone   SwitchClock = iota // types I and II have no timestamp
+	ClockNone   SwitchClock = iota // no timestamp, as in types I and II
 	Clock100us                     // ns in steps of 100 us since an epoch that the header does not name
 	Clock100ns                     // ns in steps of 100 ns since such an epoch
 	ClockNanos                     // the nanoseconds of an IEEE 1588 time without its seconds

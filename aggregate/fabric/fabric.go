@@ -82,20 +82,6 @@ func (f *Fabric) Location(id aggregate.LocationID) (l Location, ok bool) {
 	return Location{}, false
 }
 
-// Ancestor returns the location of the level to which id belongs; id itself if it belongs to none,
-// or if this fabric has not seen it.
-func (f *Fabric) Ancestor(id aggregate.LocationID, level Level) aggregate.LocationID {
-	if i, ok := f.portAt[id]; ok {
-		at := &f.locationsOf[i]
-		l := Location{ID: at.port, Set: at.set, DeviceLoc: at.device, StageLoc: at.stage, FarEnd: at.farEnd}
-		return l.At(level)
-	}
-	if l := f.known.get(id); l != nil {
-		return l.At(level)
-	}
-	return id
-}
-
 // Locations lists every port, the sets, devices and stages above them, the overflow location, and
 // every other location seen so far, ordered by name.
 func (f *Fabric) Locations() []Location {

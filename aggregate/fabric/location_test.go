@@ -17,11 +17,7 @@ func chain(t *testing.T, f *Fabric, l Location) [4]string {
 	t.Helper()
 	var names [4]string
 	for i, level := range Levels()[1:] {
-		id := f.Ancestor(l.ID, level)
-		if id != l.At(level) {
-			t.Errorf("%q: Ancestor and At differ at level %s", l.Name, level)
-		}
-		above, ok := f.Location(id)
+		above, ok := f.Location(l.At(level))
 		if !ok {
 			t.Errorf("%q: its %s is not known", l.Name, level)
 		}
@@ -39,9 +35,10 @@ func TestLevelChain(t *testing.T) {
 	subset, _ := locate(t, f, compact, bw, class(spine, down, g100), "", "")
 	toward, _ := locate(t, f, compact, bw, class(spine, down, g100), h11, h21)
 	off, _ := locate(t, f, compact, bw, class(spine, down, g100), h11, h12)
-	device, _ := f.Location(f.Ancestor(port.ID, LevelDevice))
-	stage, _ := f.Location(f.Ancestor(port.ID, LevelStage))
-	onlyDown, _ := f.Location(f.Ancestor(PortLocationID("spine1", "down1"), LevelDevice))
+	device, _ := f.Location(port.At(LevelDevice))
+	stage, _ := f.Location(port.At(LevelStage))
+	down, _ := f.Location(PortLocationID("spine1", "down1"))
+	onlyDown, _ := f.Location(down.At(LevelDevice))
 	for _, c := range []struct {
 		of   Location
 		want [4]string
@@ -65,9 +62,6 @@ func TestLevelChain(t *testing.T) {
 	}
 	if stage.Device != "" || stage.Orientation != "" || stage.Capacity != 0 || stage.CandidateCount != 15 {
 		t.Errorf("stage %+v", stage)
-	}
-	if id := aggregate.LocationID(12345); f.Ancestor(id, LevelStage) != id {
-		t.Error("a location that was never met has an ancestor")
 	}
 }
 

@@ -153,7 +153,7 @@ func (t *Table) name(entry uint32, p LocationCount) {
 	}
 }
 
-// Locations calls f for each location of an entry, the one that was named first first.
+// Locations calls f for each location of an entry, beginning with the one named first.
 func (t *Table) Locations(entry int, f func(LocationCount)) {
 	if p := t.counts[entry].location; p.Heavy > 0 {
 		f(p)

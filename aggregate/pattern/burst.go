@@ -19,17 +19,6 @@ const (
 	Bursty
 )
 
-// String returns the load in words.
-func (l Load) String() string {
-	switch l {
-	case Steady:
-		return "steady"
-	case Bursty:
-		return "bursty"
-	}
-	return "unclear"
-}
-
 // Count is a value with the number of its measurements. The value is a share of the maximum, from 0
 // to 1, such as available bandwidth divided by capacity.
 type Count struct {

@@ -46,7 +46,7 @@ func TestDescribe(t *testing.T) {
 		} {
 			w, err := Describe(measured(rng, 300, one.draw))
 			if err != nil || w.Load != one.want {
-				t.Errorf("seed %d: %s is %s: %+v, %v", seed, name, w.Load, w, err)
+				t.Errorf("seed %d: %s is %d: %+v, %v", seed, name, w.Load, w, err)
 			}
 			if one.want == Bursty && (math.Abs(w.Duty-duty) > 0.1 || math.Abs(w.High-0.9) > 0.05 || math.Abs(w.Low-0.1) > 0.05) {
 				t.Errorf("seed %d: %+v, want %.2f of the time", seed, w, duty)
@@ -92,7 +92,7 @@ func TestDescribeLittle(t *testing.T) {
 		"never counted":    {[]Count{{0, 0}, {0.5, 20}, {1, 0}}, Steady},
 	} {
 		if w, err := Describe(one.list); err != nil || w.Load != one.want {
-			t.Errorf("%s is %s: %+v, %v", name, w.Load, w, err)
+			t.Errorf("%s is %d: %+v, %v", name, w.Load, w, err)
 		}
 	}
 	for _, v := range []float64{-0.1, 1.1, math.NaN(), math.Inf(1)} {

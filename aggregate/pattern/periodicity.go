@@ -50,15 +50,12 @@ type Periodicity struct {
 	Idle         float64 // median quiet time between steps
 }
 
-// Find returns the periodicity of a series, the value of each window in order; NaN is unknown. It
-// returns nil if no period stands out from chance: a period has at least 2 windows, and usually has
-// to occur eight times. The error is ErrLength.
-func Find(values []float64) (*Periodicity, error) { return FindIn([][]float64{values}) }
-
-// FindIn is Find for the known parts of a series, in order and with gaps. A period has to fit into
-// the longest part as it has to fit into a series. The total number of windows is bounded as for a
-// series, else the error is ErrLength.
-func FindIn(parts [][]float64) (*Periodicity, error) {
+// Find returns the periodicity of a series, given as its known parts in order, with gaps between
+// them: the value of each window; NaN is unknown. It returns nil if no period stands out from
+// chance: a period has at least 2 windows, and usually has to occur eight times in the longest part.
+// ErrLength is the error for a longest part of fewer than MinWindows, and for more than MaxWindows
+// in all.
+func Find(parts ...[]float64) (*Periodicity, error) {
 	total, longest := 0, 0
 	for _, p := range parts {
 		total, longest = total+len(p), max(longest, len(p))

@@ -50,7 +50,8 @@ func named(src, dst string, at aggregate.LocationID, n, heavy, ppm uint64) aggre
 func TestLinks(t *testing.T) {
 	f := linkFabric(t)
 	at := func(name string) aggregate.LocationID { return fabric.LocationIDOf(fabric.KindPort, name) }
-	uplinks, _ := f.Location(f.Ancestor(at("leaf2:up1"), fabric.LevelSet))
+	uplink, _ := f.Location(at("leaf2:up1"))
+	uplinks, _ := f.Location(uplink.At(fabric.LevelSet))
 	rows := []aggregate.CellLocation{
 		named("rack1", "rack2", at("spine1:down2"), 100, 60, 100_000), // passed leaf1:up1 and leaf2:down1
 		named("rack1", "rack2", at("leaf1:up2"), 50, 0, 400_000),      // passed spine2:down2 and leaf2:down1

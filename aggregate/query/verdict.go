@@ -39,6 +39,9 @@ type Producers struct {
 	Expected, Present int      // both 0 if unknown
 	Silent            []string // names of silent expected ones, as far as they are known
 	Covered           float64  // share of the range without a known gap
+	// Newest is the end of the newest window with observations, which may be after the range; the zero
+	// Time if unknown.
+	Newest time.Time
 }
 
 // VerdictKind is the kind of a verdict.
@@ -183,7 +186,7 @@ type verdictBuilder struct {
 	states    map[aggregate.State]int // number of pairs by state, the best known of their signals
 	unjudged  map[csig.Signal]int     // number of cells that are not judged
 	trimmed   uint64
-	ongoing   bool // some cell is congested at the end of the range
+	ongoing   map[pair]int64 // cells that are congested at the end of the range, since when, Unix ns
 }
 
 // pair is a cell, for any signal and kind.
@@ -201,7 +204,7 @@ type locationSums struct {
 func (b *verdictBuilder) count() {
 	best := make(map[pair]aggregate.State)
 	congested := make(map[pair]bool)
-	b.unjudged = make(map[csig.Signal]int)
+	b.unjudged, b.ongoing = make(map[csig.Signal]int), make(map[pair]int64)
 	for i := range b.Signals {
 		s := &b.Signals[i]
 		b.out.Signals = append(b.out.Signals, s.Signal)
@@ -214,7 +217,9 @@ func (b *verdictBuilder) count() {
 			if c.WasCongested() {
 				congested[p] = true
 			}
-			b.ongoing = b.ongoing || c.State == aggregate.Congested
+			if since, ok := b.ongoing[p]; c.State == aggregate.Congested && (!ok || c.Since < since) {
+				b.ongoing[p] = c.Since
+			}
 			if c.State == aggregate.NotJudged {
 				b.unjudged[s.Signal]++
 			}
@@ -539,6 +544,7 @@ func (b *verdictBuilder) time() {
 	}
 	for n := range spans {
 		s := &b.out.Statements[n]
+		b.dateBack(s)
 		s.First, s.Last, s.Onset = spans[n].loaded.first, spans[n].loaded.last, spans[n].congested.last > 0 || s.State == aggregate.Congested
 		if spans[n].congested.last > 0 {
 			s.First, s.Last = spans[n].congested.first, spans[n].congested.last
@@ -554,6 +560,25 @@ func (s *Statement) judge(t aggregate.Thresholds, v aggregate.Verdict, sums *agg
 	}
 	if v.Sustained && (s.Since == 0 || v.Since < s.Since) {
 		s.Since = v.Since
+	}
+}
+
+// dateBack sets the time since which a location is congested, if its windows at hand do not show the
+// beginning: then it is that of its cells, whose history is longer.
+func (b *verdictBuilder) dateBack(s *Statement) {
+	first := int64(math.MaxInt64)
+	for i := range b.Signals {
+		for _, w := range b.Signals[i].Recent.Windows {
+			first = min(first, w.Start)
+		}
+	}
+	if s.Since == 0 || s.Since > first {
+		return
+	}
+	for _, c := range s.Cells {
+		if since := b.ongoing[pair{c.Src, c.Dst}]; since > 0 {
+			s.Since = min(s.Since, since)
+		}
 	}
 }
 

@@ -108,6 +108,20 @@ func (b *verdictBuilder) clock(ns int64) string {
 	return at.Format(time.TimeOnly)
 }
 
+// end is the time of the states, with its date: the end of the range, or of the data in it.
+func (b *verdictBuilder) end() string {
+	at := b.To
+	if b.stopped() {
+		at = b.Coverage.Newest
+	}
+	return at.UTC().Format(time.DateTime) + " UTC"
+}
+
+// stopped reports whether the data ends within the range.
+func (b *verdictBuilder) stopped() bool {
+	return b.Coverage.Newest.After(b.From) && b.Coverage.Newest.Before(b.To)
+}
+
 // Percent formats a share for people.
 func Percent(share float64) string {
 	switch {
@@ -145,12 +159,12 @@ func (b *verdictBuilder) headline() (VerdictKind, string) {
 	switch {
 	case out.Cells == 0 || out.Observations == 0:
 		return VerdictNoData, b.nothing()
-	case now == 0 && b.ongoing:
-		return VerdictCongested, fmt.Sprintf("Cells are congested now, but no single place is; %s were congested.", cells)
+	case now == 0 && len(b.ongoing) > 0:
+		return VerdictCongested, fmt.Sprintf("Cells are congested at %s, but no single place is; %s were congested.", b.end(), cells)
 	case now > 0:
-		return VerdictCongested, fmt.Sprintf("Congested now: %s%s; %s were congested.", count(now, "place"), more(was, "before"), cells)
+		return VerdictCongested, fmt.Sprintf("Congested at %s: %s%s; %s were congested.", b.end(), count(now, "place"), more(was, "before"), cells)
 	case was > 0 || out.CongestedCells > 0:
-		return VerdictWasCongested, fmt.Sprintf("Nothing is congested at %s UTC; before that %s and %s were.", b.clock(b.To.UnixNano()), count(was, "place"), cells)
+		return VerdictWasCongested, fmt.Sprintf("Nothing is congested at %s; before that %s and %s were.", b.end(), count(was, "place"), cells)
 	case out.JudgedCells == 0:
 		return VerdictNotJudged, "Nothing could be judged: " + b.whyNotJudged() + "."
 	case b.incomplete():
@@ -183,8 +197,11 @@ func (b *verdictBuilder) incomplete() bool {
 
 // nothing states that nothing was observed.
 func (b *verdictBuilder) nothing() string {
-	if !b.From.Before(b.To) {
-		return "Nothing was observed yet" + b.seen() + "."
+	switch {
+	case !b.From.Before(b.To):
+		return "Nothing was observed" + b.seen() + "."
+	case b.stopped():
+		return "Nothing was observed since " + b.end() + b.seen() + "."
 	}
 	return fmt.Sprintf("Nothing was observed from %s to %s UTC%s.", b.clock(b.From.UnixNano()), b.clock(b.To.UnixNano()), b.seen())
 }
@@ -197,18 +214,30 @@ func (b *verdictBuilder) whyNotJudged() string {
 	return fmt.Sprintf("each of %s has fewer than %d observations", count(b.out.Cells, "cell"), aggregate.MinObservations)
 }
 
-// namedSilent is how many silent taps are named.
-const namedSilent = 5
+const (
+	// namedSilent is how many silent taps are named.
+	namedSilent = 5
+	// noted is the least silence at the end of a range that a note mentions. It is longer than a window
+	// takes to be stored.
+	noted = time.Minute
+)
 
 // notes are the gaps in the verdict's data.
 func (b *verdictBuilder) notes() []string {
 	list := []string{}
 	if missing := b.Coverage.Expected - b.Coverage.Present; missing > 0 {
-		text := fmt.Sprintf("%d of %s are silent", missing, count(b.Coverage.Expected, "tap"))
+		are := "are"
+		if missing == 1 {
+			are = "is"
+		}
+		text := fmt.Sprintf("%d of %s %s silent", missing, count(b.Coverage.Expected, "tap"), are)
 		if names := b.Coverage.Silent; len(names) > 0 {
 			text += ": " + strings.Join(names[:min(len(names), namedSilent)], ", ") + more(len(names)-namedSilent, "others")
 		}
 		list = append(list, text+"; cells that they see may be missing or look better than they are.")
+	}
+	if silence := b.To.Sub(b.Coverage.Newest); b.stopped() && silence >= noted {
+		list = append(list, fmt.Sprintf("Nothing was observed in the last %s of the range.", silence.Round(time.Second)))
 	}
 	if b.Coverage.Covered < 1 {
 		list = append(list, fmt.Sprintf("Windows of at least one tap are missing in %s of the range.", Percent(1-b.Coverage.Covered)))

@@ -20,7 +20,7 @@ func TestFlowQuestion(t *testing.T) {
 	first, second, others := aFlow(source, 1, testStart, 1), aFlow(source, 1, testStart, 2), aFlow(source, 1, testStart, 0)
 	second.Flow.Src, second.SrcGroup, second.DstGroup, second.Kind, second.Heavy = netip.MustParseAddr("10.0.1.255"), 20, 21, decode.Reflection, 9
 	others.Flow = Flow{}
-	if err := s.WriteFlows(t.Context(), []FlowRow{first, second, others}); err != nil {
+	if err := writeFlows(t.Context(), s, []FlowRow{first, second, others}); err != nil {
 		t.Fatal(err)
 	}
 	prefix := netip.MustParsePrefix

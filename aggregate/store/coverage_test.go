@@ -127,10 +127,10 @@ func TestMissing(t *testing.T) {
 	sequential(t)
 	s := covered(t)
 	at := testStart.Add
-	if err := s.WriteGap(t.Context(), Gap{Source: aggregate.Source{Producer: 9}, From: at(5 * time.Second), To: at(6 * time.Second), Reason: GapRestart}); err != nil {
+	if err := s.WriteGaps(t.Context(), []Gap{{Source: aggregate.Source{Producer: 9}, From: at(5 * time.Second), To: at(6 * time.Second), Reason: GapRestart}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.WriteGap(t.Context(), Gap{Source: aggregate.Source{Producer: 9}, From: testStart, To: at(time.Minute), Reason: GapDrops, Observations: 5}); err != nil {
+	if err := s.WriteGaps(t.Context(), []Gap{{Source: aggregate.Source{Producer: 9}, From: testStart, To: at(time.Minute), Reason: GapDrops, Observations: 5}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,7 +85,7 @@ type delivery struct {
 	mu      sync.Mutex
 	failure error                       // why the last attempt failed; nil after a success
 	changed chan struct{}               // closed and replaced when a record is done or failure changes
-	sent    WriterStats                 // Rows, Batches and Retries
+	sent    WriterStats                 // Rows, Batches, Retries and Throttled
 	resent  uint64                      // batches that the server had lost
 	checked bool                        // all kept records were verified
 	lost    map[aggregate.Source]uint64 // rows, since the outbox was opened
@@ -97,9 +98,9 @@ func newDelivery(log *outbox.Log, to target, ready *readiness, o *Outbox, retryF
 	d := &delivery{
 		interval: o.Interval, wake: make(chan struct{}, 1),
 		log: log, to: to, server: ready, retry: retryFor, now: o.Now,
-		keep:  max(defaultTo(o.Keep, DefaultOutboxKeep), 0),
-		limit: defaultTo(o.MaxBytes, DefaultOutboxBytes), leave: defaultTo(o.MaxBytes, DefaultOutboxBytes) / 16,
-		newer:  defaultTo(o.MaxBytes, DefaultOutboxBytes) / 16,
+		keep:  max(cmp.Or(o.Keep, DefaultOutboxKeep), 0),
+		limit: cmp.Or(o.MaxBytes, DefaultOutboxBytes), leave: cmp.Or(o.MaxBytes, DefaultOutboxBytes) / 16,
+		newer:  cmp.Or(o.MaxBytes, DefaultOutboxBytes) / 16,
 		logger: logger.With(slog.String("outbox", log.Dir())),
 		done:   make(chan struct{}), changed: make(chan struct{}),
 		lost: make(map[aggregate.Source]uint64), before: log.Mark(),

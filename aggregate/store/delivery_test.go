@@ -352,9 +352,9 @@ func TestOrder(t *testing.T) {
 		few := func(seq uint64) error {
 			return errors.Join(
 				s.WriteTaps(t.Context(), []TapRow{aTap(source, seq, testStart)}),
-				s.WriteFlows(t.Context(), []FlowRow{aFlow(source, seq, testStart, 1)}),
+				writeFlows(t.Context(), s, []FlowRow{aFlow(source, seq, testStart, 1)}),
 				s.WriteFindings(t.Context(), []FindingRow{aFinding(source, seq, testStart)}),
-				s.WriteGap(t.Context(), Gap{Source: source, From: testStart, To: testStart.Add(time.Second), Reason: GapDrops}),
+				s.WriteGaps(t.Context(), []Gap{{Source: source, From: testStart, To: testStart.Add(time.Second), Reason: GapDrops}}),
 			)
 		}
 		if err := errors.Join(s.WriteEpoch(t.Context(), 7, "text"), few(1), s.WriteEpoch(t.Context(), 8, "another")); err != nil {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -162,7 +163,7 @@ const (
 
 // auth takes the password from the target, else from the file, else from the environment.
 func auth(user *url.Userinfo, file string) (clickhouse.Auth, error) {
-	a := clickhouse.Auth{Username: defaultTo(user.Username(), "default")}
+	a := clickhouse.Auth{Username: cmp.Or(user.Username(), "default")}
 	password, given := user.Password()
 	switch {
 	case given:

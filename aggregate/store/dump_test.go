@@ -70,7 +70,7 @@ func fillTables(t testing.TB, s *Store) {
 	}
 	for _, err := range []error{
 		s.WriteTaps(ctx, []TapRow{aTap(live.Source, 1, testStart)}),
-		s.WriteFlows(ctx, []FlowRow{aFlow(live.Source, 1, testStart, 1)}),
+		writeFlows(ctx, s, []FlowRow{aFlow(live.Source, 1, testStart, 1)}),
 		s.WriteFindings(ctx, []FindingRow{aFinding(live.Source, 1, testStart)}),
 	} {
 		if err != nil {

@@ -1,8 +1,8 @@
 package store
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -48,19 +48,10 @@ type FlowRow struct {
 	Sampled uint64
 }
 
-var errFlowWindow = errors.New("expected a window of 1 s or 1 min in 1970 to 2105")
-
 var flowTable = recordTable[FlowRow]{
 	what: "flows", class: flowsClass,
 	into: "flows (producer, incarnation, config_epoch, seq, window_start, resolution_ns, signal, source_kind, src_group, dst_group, " +
 		"src, dst, src_port, dst_port, proto, observations, bytes, measured, sum, min, max, heavy, heavy_sum, location, location_heavy, sampled)",
-	check: func(r *FlowRow) error {
-		if g, err := resolutionTableOf(time.Duration(r.Resolution)); err != nil || g == fineTable ||
-			r.Window < 0 || r.Window >= endOfTime || r.Window%r.Resolution != 0 {
-			return fmt.Errorf("window of %d ns at %d: %w", r.Resolution, r.Window, errFlowWindow)
-		}
-		return nil
-	},
 	fill: fillFlows, encode: encodeFlows, decode: decodeFlows,
 	part: func(r *FlowRow) lossExtent { return recordPart(r.Source, r.Window, r.Window+r.Resolution) },
 }
@@ -81,12 +72,6 @@ func narrow(a netip.Addr) netip.Addr {
 	return a.Unmap()
 }
 
-// WriteFlows stores flows of windows and replaces rows with the same identity. With an outbox it
-// returns when they are on disk. It drops them if they need room that is reserved for partials.
-func (s *Store) WriteFlows(ctx context.Context, rows []FlowRow) error {
-	return writeRecords(ctx, s, &flowTable, rows)
-}
-
 // FlowTotal is a flow over a range, or the sum of all unnamed flows of one cell, which has no
 // addresses. Values are in the signal's unit, NaN when nothing was measured.
 type FlowTotal struct {
@@ -104,7 +89,7 @@ type FlowTotal struct {
 
 // Flows returns the flows with the most heavy observations, in descending order.
 func (s *Store) Flows(ctx context.Context, q FlowQuestion) ([]FlowTotal, error) {
-	q.Resolution = defaultTo(q.Resolution, time.Second)
+	q.Resolution = cmp.Or(q.Resolution, time.Second)
 	if err := (&Question{Signal: q.Signal, From: q.From, To: q.To, Resolution: q.Resolution}).check(false); err != nil {
 		return nil, fmt.Errorf("read flows: %w", err)
 	}

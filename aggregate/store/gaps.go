@@ -72,7 +72,7 @@ type gap struct {
 	LastSeq  uint64 `json:"last_seq,omitempty"`
 }
 
-// Reasons of gaps. gapReasons lists all of them, with those of the outbox.
+// Reasons of gaps, beside those of the outbox.
 const (
 	// GapRestart is the reason of gaps between two processes: packets captured after the last
 	// round of one process, or before the first round of the next. No stored row is missing.
@@ -97,26 +97,6 @@ const (
 	gapTrimmedTaps     = "trimmed_taps"
 	gapTrimmedFindings = "trimmed_findings"
 )
-
-// gapReasons are all reasons of gaps, as in the comment of the column reason.
-var gapReasons = []struct{ reason, meaning string }{
-	{GapRestart, "packets between two processes, never taken in"},
-	{GapDrops, "packets that the kernel dropped"},
-	{GapMirror, "packets that a mirror session lost"},
-	{GapOpen, "windows that were open when a process was killed"},
-	{string(lostFull), "made room in the outbox"},
-	{string(lostRefused), "the server will never take the rows"},
-	{string(lostDisk), "the outbox could not be written"},
-	{string(lostNewer), "too many rows of a newer version wait in the outbox"},
-	{string(outbox.Damaged), "records of the outbox fail their checksum"},
-	{string(outbox.Missing), "records of the outbox are gone"},
-	{string(outbox.Uncertain), "the outbox lost its position, and may have lost records"},
-	{gapTrimmed, "windows deleted to make room"},
-	{gapTrimmedFlows, "likewise"},
-	{gapTrimmedTaps, "likewise"},
-	{gapTrimmedFindings, "likewise"},
-	{"exporter_*", "lost on the way from an exporter"},
-}
 
 // inLog sets the outbox records that held the rows of the gaps.
 func inLog(list []gap, class string, first, last uint64) []gap {
@@ -197,9 +177,6 @@ type Gap struct {
 	ID                 uint64 // distinguishes gaps of one source, reason, resolution and start
 }
 
-// WriteGap is WriteGaps for one gap.
-func (s *Store) WriteGap(ctx context.Context, g Gap) error { return s.WriteGaps(ctx, []Gap{g}) }
-
 // WriteGaps records gaps. Writing the same gap again replaces it. With an outbox they are on disk
 // when WriteGaps returns nil, and reach the table once the server is available.
 func (s *Store) WriteGaps(ctx context.Context, list []Gap) error {
@@ -240,7 +217,7 @@ func (g *Gap) row(at time.Time) gap {
 type Span struct{ From, To time.Time }
 
 // Missing returns the parts of a range in which windows of 1 s of at least one producer are
-// incomplete, ascending and disjoint: gaps of that resolution, gaps written by WriteGap, and gaps
+// incomplete, ascending and disjoint: gaps of that resolution, gaps written by WriteGaps, and gaps
 // with an unknown producer. It leaves out gaps with dropped packets only, and cannot report
 // silent taps.
 func (s *Store) Missing(ctx context.Context, from, to time.Time) ([]Span, error) {

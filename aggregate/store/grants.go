@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
@@ -76,14 +77,14 @@ func userName(name string) error {
 // for readers a settings profile and a quota. Running them again only sets the limits again. They
 // contain the password only as a salted hash.
 func (g Grants) Statements() ([]string, error) {
-	database := defaultTo(g.Database, DefaultDatabase)
+	database := cmp.Or(g.Database, DefaultDatabase)
 	if !databaseName.MatchString(database) {
 		return nil, fmt.Errorf("name database %q: expected letters, digits and _, at most 64", database)
 	}
 	if err := userName(g.User); err != nil {
 		return nil, err
 	}
-	access := defaultTo(g.Access, AccessReader)
+	access := cmp.Or(g.Access, AccessReader)
 	privileges, err := access.privileges()
 	if err != nil {
 		return nil, err
@@ -143,7 +144,7 @@ func (g Grants) quota(role string) string {
 	limits := g.Limits.withDefaults()
 	readRows := min(limits.ReadRows, math.MaxUint64/100)
 	return fmt.Sprintf("CREATE QUOTA OR REPLACE %s KEYED BY user_name\n    FOR INTERVAL 1 hour MAX queries = %d, read_rows = %d, execution_time = %d\n    TO %[1]s",
-		role, defaultTo(g.QueriesPerHour, 36_000), 100*readRows, 100*limits.settings()[settingTime])
+		role, cmp.Or(g.QueriesPerHour, 36_000), 100*readRows, 100*limits.settings()[settingTime])
 }
 
 func (g Grants) user() ([]string, error) {

@@ -64,12 +64,8 @@ func sourceList(list []Run) string {
 	return strings.Join(sources, ", ")
 }
 
-// ringBits is the number of low bits of a row's seq that number the blocks of one ring; the high
-// bits are the ring. Rebuilt rows of a minute have the last number, which no shard reaches.
-const (
-	ringBits = 48
-	lastSeq  = uint64(1)<<ringBits - 1
-)
+// lastSeq is the number, within a ring, of the rebuilt rows of a minute. No shard reaches it.
+const lastSeq = uint64(1)<<aggregate.PartShift - 1
 
 // folding describes how to build minutes from seconds.
 type folding struct {
@@ -128,8 +124,8 @@ func (s *Store) rebuild(ctx context.Context, sources string, since time.Time) er
 			"{minutes}", s.database+"."+s.layout.local(f.minutes), "{of minutes}", f.ofMinutes+" AND "+during(f.minutesKey),
 			"{seconds}", s.database+"."+s.layout.local(f.seconds), "{of seconds}", f.ofSeconds+" AND "+during(f.secondsKey),
 			"{keys}", f.keys, "{columns}", f.columns, "{values}", f.values, "{nothing}", f.nothing,
-			"{ring}", fmt.Sprintf("bitShiftRight(seq, %d)", ringBits), "{made}", fmt.Sprintf("bitAnd(seq, %d) = %[1]d", lastSeq),
-			"{last}", fmt.Sprintf("bitOr(bitShiftLeft(ring, %d), %d)", ringBits, lastSeq),
+			"{ring}", fmt.Sprintf("bitShiftRight(seq, %d)", aggregate.PartShift), "{made}", fmt.Sprintf("bitAnd(seq, %d) = %[1]d", lastSeq),
+			"{last}", fmt.Sprintf("bitOr(bitShiftLeft(ring, %d), %d)", aggregate.PartShift, lastSeq),
 		)
 		for _, statement := range []string{`INSERT INTO {minutes} (window_start, {keys}, producer, incarnation, config_epoch, seq, {columns})
 SELECT toStartOfMinute(p.window_start) AS minute, {keys}, producer, incarnation, config_epoch, {last}, {values}

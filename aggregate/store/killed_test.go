@@ -85,7 +85,7 @@ func TestRebuild(t *testing.T) {
 	minute := testStart.Truncate(time.Minute)
 	rowOf := func(ring, seq uint64, at time.Time, resolution time.Duration, n uint64) row {
 		return row{
-			resolution: int64(resolution), window: at.UnixNano(), source: run.Source, seq: ring<<ringBits | seq, signal: uint8(csig.MaxDelay), kind: uint8(decode.Tag),
+			resolution: int64(resolution), window: at.UnixNano(), source: run.Source, seq: ring<<aggregate.PartShift | seq, signal: uint8(csig.MaxDelay), kind: uint8(decode.Tag),
 			src: 3, dst: 4, location: 5, observations: n, bytes: 100 * n, sum: 10 * n, min: 10, max: 10, heavy: n, heavySum: 10 * n,
 			distCode: []uint16{7}, distCount: []uint64{n},
 		}
@@ -99,10 +99,10 @@ func TestRebuild(t *testing.T) {
 				if err := s.WriteBlock(t.Context(), blockOf([]row{rowOf(ring, 1+second, at, time.Second, 3)})); err != nil {
 					t.Fatal(err)
 				}
-				flows = append(flows, aFlow(run.Source, ring<<ringBits|(1+second), at, 1))
+				flows = append(flows, aFlow(run.Source, ring<<aggregate.PartShift|(1+second), at, 1))
 			}
 		}
-		if err := s.WriteFlows(t.Context(), flows); err != nil {
+		if err := writeFlows(t.Context(), s, flows); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,13 +114,13 @@ func TestRebuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	seconds(other, 20, 50, 0)
-	whole := aFlow(run.Source, 1<<ringBits|99, minute, 1)
+	whole := aFlow(run.Source, 1<<aggregate.PartShift|99, minute, 1)
 	whole.Resolution = int64(time.Minute)
 	whole.Observations, whole.Bytes, whole.Measured, whole.Sum = 20*whole.Observations, 20*whole.Bytes, 20*whole.Measured, 20*whole.Sum
 	whole.Heavy, whole.HeavySum, whole.LocationHeavy, whole.Sampled = 20*whole.Heavy, 20*whole.HeavySum, 20*whole.LocationHeavy, 20*whole.Sampled
 	if err := errors.Join(
 		other.WriteBlock(t.Context(), blockOf([]row{rowOf(1, 99, minute, time.Minute, 60)})),
-		other.WriteFlows(t.Context(), []FlowRow{whole}), other.Close(),
+		writeFlows(t.Context(), other, []FlowRow{whole}), other.Close(),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestRebuild(t *testing.T) {
 	seconds(s, 0, 20, 0, 1)
 	last := minute.Add(50 * time.Second)
 	open1s := Gap{Source: run.Source, From: last, To: last.Add(time.Second), Reason: GapOpen, Resolution: time.Second}
-	if err := errors.Join(s.WriteGap(t.Context(), open1s), s.EndKilled(t.Context(), []Run{run})); err != nil {
+	if err := errors.Join(s.WriteGaps(t.Context(), []Gap{open1s}), s.EndKilled(t.Context(), []Run{run})); err != nil {
 		t.Fatal(err)
 	}
 	expect := func(when string, minutes, flows string, faulty bool) {
@@ -178,7 +178,7 @@ func writeKilled(t *testing.T, s *Store, source aggregate.Source) {
 	for second := range 150 {
 		at := testStart.Add(time.Duration(second) * time.Second)
 		for ring := range uint64(2) {
-			seq := ring<<ringBits | uint64(second+1)
+			seq := ring<<aggregate.PartShift | uint64(second+1)
 			var rows []row
 			for src := range uint64(8) {
 				for location := range 1 + random.Uint64N(4) {
@@ -193,7 +193,7 @@ func writeKilled(t *testing.T, s *Store, source aggregate.Source) {
 						sum, ok := minute[k]
 						if !ok {
 							sum = r
-							sum.resolution, sum.window, sum.seq = int64(time.Minute), testStart.UnixNano(), ring<<ringBits|1000
+							sum.resolution, sum.window, sum.seq = int64(time.Minute), testStart.UnixNano(), ring<<aggregate.PartShift|1000
 							sum.distCount = slices.Clone(r.distCount)
 						} else {
 							sum.observations, sum.bytes, sum.sum = sum.observations+r.observations, sum.bytes+r.bytes, sum.sum+r.sum
@@ -220,7 +220,7 @@ func writeKilled(t *testing.T, s *Store, source aggregate.Source) {
 	if err := s.WriteBlock(t.Context(), blockOf(closed)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.WriteFlows(t.Context(), flows); err != nil {
+	if err := writeFlows(t.Context(), s, flows); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Flush(t.Context()); err != nil {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,10 +29,10 @@ type Limits struct {
 
 func (l Limits) withDefaults() Limits {
 	return Limits{
-		Time:       defaultTo(max(l.Time, 0), 30*time.Second),
-		ReadRows:   defaultTo(l.ReadRows, 4e9),
-		Memory:     defaultTo(l.Memory, 4<<30),
-		ResultRows: defaultTo(l.ResultRows, 1<<20),
+		Time:       cmp.Or(max(l.Time, 0), 30*time.Second),
+		ReadRows:   cmp.Or(l.ReadRows, 4e9),
+		Memory:     cmp.Or(l.Memory, 4<<30),
+		ResultRows: cmp.Or(l.ResultRows, 1<<20),
 	}
 }
 
@@ -81,7 +82,7 @@ func (l Limits) constrained(server map[string]probed) clickhouse.Settings {
 			continue
 		}
 		if p.max != nil {
-			want = min(want, defaultTo(number(*p.max), want))
+			want = min(want, cmp.Or(number(*p.max), want))
 		}
 		if p.min != nil {
 			want = max(want, number(*p.min))

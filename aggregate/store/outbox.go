@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,8 +20,8 @@ type Outbox struct {
 	Dir string
 	// MaxBytes bounds each outbox, 4 GiB unless set. At the bound acknowledged batches are
 	// deleted first. After that the rows of replays wait for the server; once a live run has
-	// begun, the oldest rows of the finest resolution are dropped, and leave rows in the table
-	// gaps.
+	// begun, flows are dropped first, then the oldest rows of the finest resolution. Both leave
+	// rows in the table gaps.
 	MaxBytes int64
 	// Keep is how long batches are kept after the server took them, to be sent again if the
 	// server loses them; 10 min unless set, negative for not at all. When a process ends, at most
@@ -86,8 +87,8 @@ func (o *Outbox) options(dir string, logger *slog.Logger) outbox.Options {
 	order := []int{namesClass, newerClass, minuteTable, secondTable, fineTable, gapsClass, findingsClass, flowsClass, tapsClass, endsClass}
 	return outbox.Options{
 		Dir: dir, Classes: classes, Order: order, FS: o.FS, Now: o.Now, Logger: logger,
-		MaxBytes:   defaultTo(o.MaxBytes, DefaultOutboxBytes),
-		SegmentAge: max(defaultTo(o.Keep, DefaultOutboxKeep)/4, time.Second),
+		MaxBytes:   cmp.Or(o.MaxBytes, DefaultOutboxBytes),
+		SegmentAge: max(cmp.Or(o.Keep, DefaultOutboxKeep)/4, time.Second),
 	}
 }
 

@@ -82,7 +82,7 @@ func writeAway(t *testing.T, s *Store, of aggregate.Source) []row {
 	err := errors.Join(
 		s.Sync(t.Context()),
 		s.WriteTaps(t.Context(), []TapRow{{Source: of, Seq: 1, Name: "eth1", Place: "receiver", From: from.UnixNano(), To: from.Add(time.Second).UnixNano(), Packets: 7}}),
-		s.WriteGap(t.Context(), Gap{Source: of, From: from, To: from.Add(time.Second), Reason: GapDrops, Observations: 3}),
+		s.WriteGaps(t.Context(), []Gap{{Source: of, From: from, To: from.Add(time.Second), Reason: GapDrops, Observations: 3}}),
 	)
 	if err != nil {
 		t.Fatal(err)

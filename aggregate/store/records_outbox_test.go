@@ -20,14 +20,15 @@ func TestRecordsWait(t *testing.T) {
 		f.setErr(errAway)
 		s := storeBefore(t, f, o)
 		source := aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}
-		flows := make([]FlowRow, maxRecordRows+1)
-		for i := range flows {
-			flows[i] = aFlow(source, uint64(i), testStart, 1)
+		const many = maxRecordRows + 1
+		taps := make([]TapRow, many)
+		for i := range taps {
+			taps[i] = aTap(source, uint64(i), testStart)
 		}
 		if err := errors.Join(
-			s.WriteTaps(t.Context(), []TapRow{aTap(source, 1, testStart)}),
+			s.WriteTaps(t.Context(), taps),
 			s.WriteFindings(t.Context(), []FindingRow{aFinding(source, 1, testStart), aFinding(source, 2, testStart)}),
-			s.WriteFlows(t.Context(), flows),
+			writeFlows(t.Context(), s, []FlowRow{aFlow(source, 1, testStart, 1)}),
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -40,12 +41,12 @@ func TestRecordsWait(t *testing.T) {
 		if err := s.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		want := map[string]int{"taps": 1, "findings": 2, "flows": maxRecordRows + 1}
+		want := map[string]int{"taps": many, "findings": 2, "flows": 1}
 		if diff := cmp.Diff(want, f.records); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		f.setErr(errAway)
-		if err := s.WriteTaps(t.Context(), []TapRow{aTap(source, 3, testStart)}); err != nil {
+		if err := s.WriteTaps(t.Context(), []TapRow{aTap(source, many, testStart)}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -54,7 +55,7 @@ func TestRecordsWait(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		want["taps"], want["findings"] = 1+2, 2+2
+		want["taps"], want["findings"] = many+many+1, 2+2
 		if diff := cmp.Diff(want, f.records); diff != "" {
 			t.Errorf("after an outage (-want +got):\n%s", diff)
 		}
@@ -79,7 +80,7 @@ func TestFlowsGiveWay(t *testing.T) {
 				for i := range rows {
 					rows[i] = aFlow(source, uint64(written+i), testStart, uint16(i))
 				}
-				if err := s.WriteFlows(t.Context(), rows); err != nil {
+				if err := writeFlows(t.Context(), s, rows); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -137,7 +138,7 @@ func TestRecordsOnEngine(t *testing.T) {
 	for range 2 {
 		if err := errors.Join(
 			s.WriteTaps(t.Context(), []TapRow{aTap(source, 1, testStart)}),
-			s.WriteFlows(t.Context(), []FlowRow{aFlow(source, 1, testStart, 1)}),
+			writeFlows(t.Context(), s, []FlowRow{aFlow(source, 1, testStart, 1)}),
 			s.WriteFindings(t.Context(), []FindingRow{finding}),
 		); err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,10 +111,10 @@ type Store struct {
 // same error as without Later.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
-		database:   defaultTo(o.Database, DefaultDatabase),
+		database:   cmp.Or(o.Database, DefaultDatabase),
 		logger:     o.Logger,
 		limits:     o.Limits.withDefaults(),
-		thresholds: defaultTo(o.Thresholds, aggregate.DefaultThresholds()),
+		thresholds: cmp.Or(o.Thresholds, aggregate.DefaultThresholds()),
 		unlisted:   map[string]*atomic.Uint64{groupNames: {}, locationNames: {}},
 	}
 	s.layout = layout{database: s.database, cluster: o.Cluster, unreplicated: o.unreplicated}
@@ -139,21 +140,13 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, errors.New("open store: expected a writer or a reader")
 	}
 	if o.Migrator == nil {
-		o.Migrator = defaultTo(o.Writer, o.Reader)
+		o.Migrator = cmp.Or(o.Writer, o.Reader)
 	}
 	s.host = strings.Join(o.Reader.Addr, ",")
 	if err := s.connect(ctx, &o); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
-}
-
-func defaultTo[T comparable](v, fallback T) T {
-	var zero T
-	if v == zero {
-		return fallback
-	}
-	return v
 }
 
 func (s *Store) connect(ctx context.Context, o *Options) error {
@@ -213,7 +206,7 @@ func (s *Store) openWriter(o *Options) error {
 			return err
 		}
 	}
-	s.retry = attempts{limit: defaultTo(o.RetryFor, time.Minute), logger: s.logger}
+	s.retry = attempts{limit: cmp.Or(o.RetryFor, time.Minute), logger: s.logger}
 	to := &server{Store: s}
 	send := func(ctx context.Context, list []*batch, _ []byte) error {
 		if err := to.sendBatch(ctx, list[0], ""); err != nil || len(list[0].flows) == 0 {

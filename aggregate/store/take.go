@@ -75,8 +75,8 @@ func (d *delivery) take(_ context.Context, list []*batch, marks []byte) error {
 }
 
 // append writes records. When the outbox reaches its bound, or the disk is full and rows wait on
-// it, live rows make room by dropping others: finest and oldest first, and never in favor of
-// finer ones. Replayed rows, which can be read again, wait for the server. A failing disk is
+// it, live rows make room by dropping others: flows first, then the oldest of the finest, and never
+// in favor of finer ones. Replayed rows, which can be read again, wait for the server. A failing disk is
 // retried for a while. Names and ends without room are an error, since no gap could stand for
 // them.
 func (d *delivery) append(group ...pending) error {

@@ -202,7 +202,7 @@ func (s *Store) runTrim(ctx context.Context, budget uint64, every time.Duration,
 	if budget == 0 || s.server.wait(ctx) != nil {
 		return nil
 	}
-	tick := time.NewTicker(defaultTo(max(every, 0), DefaultTrimEvery))
+	tick := time.NewTicker(cmp.Or(max(every, 0), DefaultTrimEvery))
 	defer tick.Stop()
 	for {
 		dropped, err := trim(ctx, budget)

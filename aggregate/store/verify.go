@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -38,7 +39,7 @@ type VerifyOptions struct {
 // It reads every row a few times, in pieces of a day or less, so that memory does not grow with
 // the store. It may miss rows that arrive meanwhile.
 func (s *Store) Verify(ctx context.Context, o VerifyOptions, found func(Finding) error) error {
-	o.Grace = defaultTo(o.Grace, time.Hour)
+	o.Grace = cmp.Or(o.Grace, time.Hour)
 	status, err := s.Status(ctx)
 	if err != nil {
 		return err

@@ -144,7 +144,7 @@ func fillHuge(t *testing.T, s *Store) {
 		taps, flows, findings = append(taps, tap), append(flows, flow), append(findings, finding)
 		gaps = append(gaps, gapsOf([]lossExtent{lost}, GapDrops, seq, notExpiredGap)...)
 	}
-	err := errors.Join(s.WriteTaps(t.Context(), taps), s.WriteFlows(t.Context(), flows), s.WriteFindings(t.Context(), findings),
+	err := errors.Join(s.WriteTaps(t.Context(), taps), writeFlows(t.Context(), s, flows), s.WriteFindings(t.Context(), findings),
 		s.sendGaps(t.Context(), gaps), s.WriteGroups(t.Context(), []fabric.Group{{ID: 10, Name: "rack1"}}))
 	if err != nil {
 		t.Fatal(err)

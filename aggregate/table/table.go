@@ -1,8 +1,8 @@
 // Package table keeps rows of closed windows in memory, up to a bound: the totals of a replay, the
 // time series of a report, and the latest windows for live clients.
 //
-// All types but SampledSeries share one structure: rows by (time step, cell, key), one bound on
-// their number, and one rule for reaching it (Bounds). The key is a location in Table, a location
+// All types but SampledSeries and Judged share one structure: rows by (time step, cell, key), one
+// bound on their number, and one rule for reaching it (Bounds). The key is a location in Table, a location
 // of any groups in TopBottlenecks, a code in Distributions, and a flow in FlowTotals. Memory is a
 // sliding table with revisions, which many clients read at the same time.
 //

@@ -100,10 +100,10 @@ func (c Config) withDefaults() (Config, error) {
 	if err := c.checkLateness(); err != nil {
 		return c, err
 	}
-	setDefault(&c.Horizon, 5*time.Minute)
-	setDefault(&c.MaxAhead, time.Minute)
-	setDefault(&c.MaxKeys, DefaultMaxKeys)
-	setDefault(&c.Weight, 1)
+	c.Horizon = cmp.Or(c.Horizon, 5*time.Minute)
+	c.MaxAhead = cmp.Or(c.MaxAhead, time.Minute)
+	c.MaxKeys = cmp.Or(c.MaxKeys, DefaultMaxKeys)
+	c.Weight = cmp.Or(c.Weight, 1)
 	var err error
 	if c.Flows, err = c.Flows.WithDefaults(); err != nil {
 		return c, err
@@ -158,13 +158,6 @@ func checkMaxKeys(n int) error {
 		return fmt.Errorf("%d keys: expected 1 to %d", n, MaxKeyBudget)
 	}
 	return nil
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // CheckResolutions checks the Resolutions, at least one, and FineHeavyOnly of a Config.

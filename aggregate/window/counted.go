@@ -17,8 +17,9 @@ import (
 // endpoint classes, kind, tag and window.
 type Counted struct {
 	// Observation is one of them. TimeNS is any time in their window of the finest resolution; it is never
-	// quarantined. Src and Dst are any addresses of the classes (aggregate.Classifier). Bytes, ports, Packet, and all
-	// flags but HasAddrs are ignored.
+	// quarantined. Src and Dst are any addresses of the classes (aggregate.Classifier). Of the flags only HasAddrs and
+	// IPv6 count, and Proto and ports only where the resolver has ways (aggregate.PathResolver). Bytes and Packet are
+	// ignored.
 	decode.Observation
 	N, Bytes uint64 // number of observations, at least 1, and the bytes of their packets
 	As       CountedAs

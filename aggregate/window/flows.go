@@ -1,6 +1,7 @@
 package window
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/bits"
@@ -38,7 +39,7 @@ func (l FlowLimits) WithDefaults() (FlowLimits, error) {
 		return l, fmt.Errorf("top flows %d: expected 0 to %d", l.Top, MaxTopFlows)
 	}
 	if l.Top > 0 {
-		setDefault(&l.Budget, max(DefaultFlowBudget, 4*l.Top))
+		l.Budget = cmp.Or(l.Budget, max(DefaultFlowBudget, 4*l.Top))
 		if l.Budget < max(l.Top, 2) || l.Budget > MaxFlowBudget {
 			return l, fmt.Errorf("flow budget %d: expected %d, the top flows, to %d", l.Budget, max(l.Top, 2), MaxFlowBudget)
 		}

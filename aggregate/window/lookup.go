@@ -178,7 +178,7 @@ func (c *keyCache) resize(n int) {
 	c.shift = uint8(64 - bits.Len(uint(n-1)))
 }
 
-// touch prefetches the key's slot into the processor's cache for get.
+// touch prefetches the key's slot into the processor's cache for find.
 func (c *keyCache) touch(key uint64) uint64 {
 	return c.slots[key*c.seed>>c.shift&uint64(len(c.slots)-1)].key
 }

@@ -196,12 +196,24 @@ func TestReflectionEvictions(t *testing.T) {
 		obs[i].SrcPort, obs[i].DstPort = uint16(i), uint16(i>>16)
 	}
 	var sink collector
-	c := run(t, newShard(t, window.Config{Tap: window.Tap{Reflections: true}}, &sink), obs, 256)
+	cfg := window.Config{Domain: defaultDomain(t), Resolver: fakeResolver{}, Tap: window.Tap{Reflections: true}}
+	s := newShard(t, cfg, &sink)
+	c := run(t, s, obs, 256)
 	if forgotten := uint64(len(obs) - 1<<16); c.ReflectionEvictions < forgotten || c.ReflectionEvictions > forgotten+forgotten/10 {
 		t.Errorf("%d evictions of %d flows, expected about %d", c.ReflectionEvictions, len(obs), forgotten)
 	}
 	if c.Stored != uint64(len(obs)) {
 		t.Errorf("%d stored, expected all of %d", c.Stored, len(obs))
+	}
+	for i, reflections := range []bool{true, false, true, true} {
+		cfg.Reflections = reflections
+		var err error
+		if s, err = s.Reconfigure(cfg); err != nil {
+			t.Fatal(err)
+		}
+		if n := s.Counts().ReflectionEvictions; n != c.ReflectionEvictions {
+			t.Errorf("configuration %d: %d evictions, expected still %d", i, n, c.ReflectionEvictions)
+		}
 	}
 }
 

@@ -26,8 +26,8 @@ func (s *Shard) WriteProvisional(to aggregate.ProvisionalSink) {
 	}
 }
 
-// oldest returns the earliest start of the level's windows to which observations in open windows,
-// of this level or finer ones, belong.
+// oldest returns the start of the level's earliest window with observations in open windows, its own
+// or finer ones; math.MaxInt64 if there is none.
 func (l *level) oldest(finer []level) int64 {
 	start := int64(math.MaxInt64)
 	if len(l.open) > 0 {
@@ -42,7 +42,7 @@ func (l *level) oldest(finer []level) int64 {
 }
 
 // announce gives the sink the rows of a level's window, including its parts in finer windows that
-// are open. It leaves windows that were closed before to their deltas.
+// are open. It skips windows that were closed before; their deltas follow.
 func (s *Shard) announce(i int, start int64, to aggregate.ProvisionalSink) {
 	l := &s.levels[i]
 	w := l.find(start)
@@ -81,9 +81,8 @@ func (l *level) discard(w *window) {
 	l.free = append(l.free, w)
 }
 
-// NextLive returns the time at which the next window that live views keep ends or closes, of those
-// that are open or may open from the given time on; math.MaxInt64 without such windows. Times are
-// Unix ns.
+// NextLive returns the next time after from at which a window that live views keep ends, or an open
+// one of them closes; math.MaxInt64 without such windows. Times are Unix ns.
 func (s *Shard) NextLive(from int64) int64 {
 	next := int64(math.MaxInt64)
 	for i := range s.levels {

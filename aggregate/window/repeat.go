@@ -24,9 +24,10 @@ const (
 // forget the least recently used flow.
 //
 // The choice of a flow's set has no random seed, because the flows that a set forgets affect the
-// results, and equal input has to give equal results. Within a set, flows and their fields are
-// identified by 64 bits of a randomly seeded hash: storing whole addresses would take four times
-// the memory, and most of the time here is spent waiting for memory.
+// results, and equal input has to give equal results. Within a set, randomly
+// seeded hashes identify flows by 63 bits, and their fields by the 32 bits above an acknowledgement
+// number or the 24 above a time: storing whole addresses would take four times the memory, and most
+// of the time here is spent waiting for memory.
 type reflectionDedup struct {
 	sets      [repeatSets]repeatSet
 	seeds     [6]uint64

@@ -92,7 +92,7 @@ func (s *Shard) countOpen() {
 }
 
 // keepSeries forgets all series but the live ones, and the keys, which hold series numbers. Open
-// windows must have only live series, and no item may be pending.
+// windows must have only live series, and no pending item may have its series yet.
 func (s *Shard) keepSeries(live []bool) {
 	renumbered := s.series.retain(live)
 	s.keys.clear()

@@ -316,7 +316,7 @@ func (s *Shard) apply() {
 	s.pending = 0
 }
 
-// makeRoom forgets series of earlier lives before the budget for those of the pending items runs out.
+// makeRoom forgets series of earlier lives if the pending items could exceed the budget.
 func (s *Shard) makeRoom() {
 	if s.series.own+s.pending > s.cfg.MaxKeys && s.series.current < len(s.series.list) {
 		s.dropLeftovers()
@@ -365,7 +365,7 @@ func (s *Shard) countDist() {
 func (s *Shard) Counts() aggregate.Counts {
 	c := s.counts
 	if s.repeats != nil {
-		c.ReflectionEvictions = s.repeats.evictions
+		c.ReflectionEvictions += s.repeats.evictions
 	}
 	c.CacheResets += s.endpoints.resets + s.keys.resets
 	return c
@@ -412,7 +412,7 @@ func (s *Shard) Reconfigure(cfg Config) (*Shard, error) {
 	if next.repeats != nil && s.repeats != nil {
 		next.repeats = s.repeats
 		next.repeats.within = int64(cfg.UDPRepeat)
-		next.counts.ReflectionEvictions = 0 // the reused memory continues the count
+		next.repeats.evictions = 0 // next.counts has them
 	}
 	return next, nil
 }

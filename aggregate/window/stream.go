@@ -199,7 +199,7 @@ func (l *Stream) RejectAfter(ns int64) {
 	}
 }
 
-// AdvanceTo adds all pending observations and closes the windows that end before a time (Unix ns),
+// AdvanceTo adds all pending observations and closes the windows that are due by a time (Unix ns),
 // as Shard.AdvanceTo does.
 func (l *Stream) AdvanceTo(ctx context.Context, ns int64) error {
 	if err := l.Pass(ctx); err != nil || l.shard == nil {

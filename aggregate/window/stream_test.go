@@ -93,7 +93,7 @@ func reflecting() *capture.Frame {
 // encapsulation, and enter no window.
 func TestMirrors(t *testing.T) {
 	const gre, udp = 47, 17
-	every := decode.Mirrors{ERSPAN: true, GRETAP: true, VXLAN: decode.DefaultVXLANPort, TZSP: decode.DefaultTZSPPort}
+	every := decode.Mirrors{ERSPAN: true, GRETAP: true, VXLAN: decode.DefaultVXLANPort, TZSP: decode.TZSPPort}
 	inUDP := func(port uint16, head ...byte) []byte {
 		return append([]byte{0xc0, 0, byte(port >> 8), byte(port), 0, 0, 0, 0}, head...)
 	}
@@ -109,7 +109,7 @@ func TestMirrors(t *testing.T) {
 		"erspan III": {gre, []byte{0x10, 0, 0x22, 0xeb, 0, 0, 0, 1, 0x20, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1, 20, 0, 0, 0, 0, 0, 0, 0}, decode.Mirrors{ERSPAN: true}, false},
 		"gretap":     {gre, []byte{0, 0, 0x65, 0x58}, decode.Mirrors{GRETAP: true}, true},
 		"vxlan":      {udp, inUDP(4789, 8, 0, 0, 0, 0, 0, 7, 0), decode.Mirrors{VXLAN: decode.DefaultVXLANPort}, true},
-		"tzsp":       {udp, inUDP(37008, 1, 0, 0, 1, 40, 4, 0, 0, 0, 1, 1), decode.Mirrors{TZSP: decode.DefaultTZSPPort}, false},
+		"tzsp":       {udp, inUDP(37008, 1, 0, 0, 1, 40, 4, 0, 0, 0, 1, 1), decode.Mirrors{TZSP: decode.TZSPPort}, false},
 	} {
 		others := every
 		if kind.holds.ERSPAN {

@@ -51,7 +51,7 @@ func (t *Tally) between(n uint64, first, last int64) {
 	t.First, t.Last = min(t.First, first), max(t.Last, last)
 }
 
-// Merge adds the counts of another Stream.
+// Merge adds the counts of another Tally.
 func (t *Tally) Merge(o *Tally) {
 	t.Packets += o.Packets
 	t.WireBytes += o.WireBytes
@@ -74,7 +74,7 @@ func (f *EncodingCounts) add(o *decode.Observation) {
 	f[o.Kind-decode.Tag][o.Tag.Layout.Index()][o.Tag.T&(numTypes-1)]++
 }
 
-// Merge adds the counts of another Stream.
+// Merge adds other EncodingCounts.
 func (f *EncodingCounts) Merge(other *EncodingCounts) {
 	for k := range f {
 		for l := range f[k] {
@@ -144,7 +144,7 @@ func (l *UnreadableLinks) Add(u UnreadableLink, n uint64) {
 	(*l)[u] += n
 }
 
-// Merge adds the counts of another Links.
+// Merge adds the counts of other UnreadableLinks.
 func (l *UnreadableLinks) Merge(other UnreadableLinks) {
 	for u, n := range other {
 		l.Add(u, n)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -25,7 +26,15 @@ type questionFlags struct {
 	times timeRange
 	cells cellFlags
 	sort  string
+
+	otherwise string // the default range; empty: lastWindows
 }
+
+// Default ranges.
+const (
+	lastWindows = "all data, or the last windows of a collector"
+	lastHour    = "all data, or the last stored hour of a collector"
+)
 
 // questioner sends a question to a server.
 type questioner func(context.Context, *client.Client, url.Values) (*answers.Answer, error)
@@ -43,7 +52,7 @@ func (f *questionFlags) command(use, short string, ask questioner, parameters ..
 		}
 		return a, err
 	})
-	f.times.add(cmd, "all data, or the last windows of a collector")
+	f.times.add(cmd, cmp.Or(f.otherwise, lastWindows))
 	return cmd
 }
 
@@ -162,13 +171,13 @@ func newQueryLinks() *cobra.Command {
 	var f questionFlags
 	cmd := f.command("links", "Ports of the fabric: their room as tags show it, and the cells and flows that depend on them", answers.Links,
 		"signal", "link", "device", "peer", "state", "top", "windows")
-	cmd.Long = `links lists each port of the fabric file, and all other locations that tags name. A tag names
-only the tightest hop of its path: mean, min, max, last and observations come from the tags that
-name the link. passed counts the tags that certainly passed the port and name another hop, or none.
-bound is a limit that these tags prove: the port had at least that room (for a delay: at most that
-delay), if its device writes tags. among counts observations that name a set of ports including
-this one. trend is how much higher the mean is in the later half of the range. cells and flows
-count those whose observations name the link; -o wide lists its cells with the most heavy
+	cmd.Long = `links lists each port of the fabric file, and all other locations that tags name. A tag names only
+the tightest hop of its path: mean, min, max, last and observations come from the tags that name the
+link. passed counts the tags that certainly passed the port and name another hop, or none. bound is
+a limit that these tags prove: when they passed, the port had at least that room (for a delay: at
+most that delay), if its device writes tags. among counts observations that name a set of ports
+including this one. trend is how much higher the mean is in the later half of the range. cells and
+flows count those whose observations name the link; -o wide lists its cells with the most heavy
 observations, a line for each.
 
 Without a fabric file, links are the locations that tags name, without capacity, peer and bound.`
@@ -204,7 +213,7 @@ func newQueryTopology() *cobra.Command {
 }
 
 func newQueryFlows() *cobra.Command {
-	var f questionFlags
+	f := questionFlags{otherwise: lastHour}
 	cmd := f.command("flows", "Flows by their number of heavy observations", topAsLimit(answers.Flows),
 		"signal", "src", "dst", "location", "link", "window", "windows", "top")
 	cmd.Long = `flows lists the flows with the most heavy observations, and the location that most of these
@@ -221,7 +230,7 @@ flows for each window of an exporter's stream (collect.ingest.limits.window_flow
 rest to the others. If the kernel counted the packets of a flow (--capture ebpf), its numbers are
 estimates from as many observations as the column sampled says.
 
-Without a time range, a collector answers from the last stored hour, and with --windows from memory.`
+With --windows, a collector answers from memory.`
 	cmd.Example = `  csigscope query flows --signal max_delay --top 10
   csigscope query flows --link leaf3:up1 --windows 10 --server http://127.0.0.1:9465`
 	f.cells.addSignal(cmd)
@@ -248,7 +257,7 @@ func topAsLimit(ask questioner) questioner {
 }
 
 func newQueryFindings() *cobra.Command {
-	var f questionFlags
+	f := questionFlags{otherwise: lastHour}
 	f.times.everything = true
 	cmd := f.command("findings", "Violations of the protocol or the configuration, the most severe first", topAsLimit(answers.Findings),
 		"severity", "kind", "device", "location", "top")
@@ -292,7 +301,7 @@ func newQueryWindows() *cobra.Command {
 	var f questionFlags
 	cmd := &cobra.Command{Use: "windows", Short: "Mean and mode of the bottleneck of each cell in each window of the range", Args: noArgs}
 	f.out.add(cmd, tabular.ListingFormats()...)
-	f.times.add(cmd, "all data, or the last windows of a collector")
+	f.times.add(cmd, lastWindows)
 	f.cells.add(cmd)
 	f.add(cmd)
 	addState(cmd)
@@ -355,7 +364,7 @@ table has too many rows or takes too long, export writes its first rows and exit
 	}
 	f.out.add(cmd, string(tabular.CSV), string(tabular.NDJSON), string(tabular.Parquet), string(tabular.Arrow))
 	f.cells.add(cmd)
-	f.times.add(cmd, "all data, or the last windows of a collector")
+	f.times.add(cmd, lastWindows+" (its last stored hour for flows and findings)")
 	f.add(cmd)
 	cmd.Flags().StringVar(&what, "table", "cells", "cells, windows, flows or findings")
 	addStep(cmd)

@@ -2,6 +2,7 @@ package grafana_test
 
 import (
 	"log/slog"
+	"math/rand/v2"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -13,9 +14,11 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/flow"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/dashboards/grafana"
 	"github.com/csigscope/csigscope/dashboards/grafana/grafanatest"
 	"github.com/csigscope/csigscope/decode"
@@ -50,14 +53,17 @@ func recorded(t *testing.T) *grafanatest.Viewer {
 	must(s.Migrate(t.Context()))
 	must(s.WriteGroups(t.Context(), []fabric.Group{{ID: 10, Name: "rack1", Level: "rack"}, {ID: 11, Name: "it's rack2", Level: "rack"}}))
 	must(s.WriteLocations(t.Context(), []fabric.Location{{ID: 5, Name: "leaf1:up1", Kind: fabric.KindPort, Set: 5, DeviceLoc: 5, StageLoc: 5}}))
-	flow := store.FlowRow{
-		Source: aggregate.Source{Producer: 1}, Window: recordsStart.UnixNano(), Resolution: int64(time.Second), Signal: csig.MinABWRatio, Kind: decode.Tag, SrcGroup: 10, DstGroup: 11,
-		Flow:         store.Flow{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("2001:db8::2"), SrcPort: 49152, DstPort: 4791, Proto: 17},
+	named := aggregate.FlowRow{
+		Signal: uint8(csig.MinABWRatio), Kind: uint8(decode.Tag), SrcGroup: 10, DstGroup: 11,
+		Flow:         flow.Flow{Src: netip.MustParseAddr("10.0.0.1").As16(), Dst: netip.MustParseAddr("2001:db8::2").As16(), SrcPort: 49152, DstPort: 4791, Proto: 17},
 		Observations: 20, Bytes: 3000, Measured: 10, Sum: 2_500_000, Min: 20, Max: 500_000, Heavy: 4, HeavySum: 300, Location: 5, LocationHeavy: 3,
 	}
-	others := flow
-	others.Seq, others.Flow, others.Location, others.LocationHeavy, others.Heavy, others.Measured = 1, store.Flow{}, 0, 0, 0, 0
-	must(s.WriteFlows(t.Context(), []store.FlowRow{flow, others}))
+	others := named
+	others.Flow, others.Location, others.LocationHeavy, others.Heavy, others.Measured = flow.Flow{}, 0, 0, 0, 0
+	block := tabletest.Block(rand.New(rand.NewPCG(1, 2)), 0, recordsStart, 1, csig.MinABWRatio)
+	block.Flows = []aggregate.FlowRow{named, others}
+	must(s.WriteBlock(t.Context(), block))
+	must(s.Flush(t.Context()))
 	must(s.WriteFindings(t.Context(), []store.FindingRow{{
 		Source: aggregate.Source{Producer: 1}, Kind: "rogue-insertion", ID: 77, Severity: store.SeverityError, From: recordsStart.UnixNano(), To: recordsStart.UnixNano() + 5,
 		Count: 3, Device: "leaf1", Port: "up1", Location: 5, Evidence: "S=31", Packets: []uint64{9},

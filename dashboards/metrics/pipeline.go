@@ -240,7 +240,7 @@ func NewStore(read func() store.WriterStatus) *Collector {
 	up := c.gauge("store_up", "1 while the server takes rows, 0 since an attempt failed or the oldest row has waited for more than 2 minutes.")
 	unlisted := c.gauge("store_names_unlisted", "Groups and locations of exporters that lists of names leave out because there are too many; rows show their numbers.")
 	size := c.gauge("outbox_bytes", "Bytes of the outbox on disk, rows that the server took and that are kept for a while included.")
-	limit := c.gauge("outbox_limit_bytes", "Largest size of the outbox: beyond it the oldest rows of the shortest windows are dropped.")
+	limit := c.gauge("outbox_limit_bytes", "Largest size of the outbox: beyond it flows are dropped first, then the oldest rows of the shortest windows.")
 	waiting := c.gauge("outbox_rows_waiting", "Rows in the outbox that the server has not taken.")
 	age := c.gauge("outbox_age_seconds", "Age of the oldest waiting row, 0 if none waits.")
 	c.read = func(to emit) {

@@ -164,15 +164,12 @@ func (c *Coverage) list(all []*CellCoverage) {
 	c.Cells = c.Cells[:len(c.Cells)-c.CellsLeftOut]
 }
 
-// SetTaps sorts the taps and marks the silent ones. configured holds the names of all configured
-// taps.
-func (c *Coverage) SetTaps(list []Tap, configured []string) {
-	slices.SortStableFunc(list, func(x, y Tap) int { return natural(x.Name, y.Name) })
-	var from, to time.Time
-	met := map[string]bool{}
-	for i := range list {
-		t := &list[i]
-		met[t.Name] = true
+// Period returns the times of the first and the last packet of all taps; the zero Time without any.
+func (c *Coverage) Period() (from, to time.Time) { return periodOf(c.Taps) }
+
+func periodOf(taps []Tap) (from, to time.Time) {
+	for i := range taps {
+		t := &taps[i]
 		if t.To.IsZero() {
 			continue
 		}
@@ -182,6 +179,18 @@ func (c *Coverage) SetTaps(list []Tap, configured []string) {
 		if t.To.After(to) {
 			to = t.To
 		}
+	}
+	return from, to
+}
+
+// SetTaps sorts the taps and marks the silent ones. configured holds the names of all configured
+// taps.
+func (c *Coverage) SetTaps(list []Tap, configured []string) {
+	slices.SortStableFunc(list, func(x, y Tap) int { return natural(x.Name, y.Name) })
+	from, to := periodOf(list)
+	met := map[string]bool{}
+	for i := range list {
+		met[list[i].Name] = true
 	}
 	early := to.Add(-time.Duration(endsEarly * float64(to.Sub(from))))
 	for i := range list {

@@ -340,7 +340,7 @@ func (s *cellSeries) regular() bool {
 				parts[i] = append(parts[i], float64(n))
 			}
 		}
-		if found, err := pattern.FindIn(parts); err != nil || found != nil {
+		if found, err := pattern.Find(parts...); err != nil || found != nil {
 			return true
 		}
 	}
@@ -354,14 +354,14 @@ func (s *cellSeries) regular() bool {
 // is rejected. A period is also rejected if it may be a beat with a stronger, shorter one that the
 // long windows cannot show. Each pair of hosts must have ofPair heavy observations per period.
 func (s *cellSeries) search(ofPair float64) *pattern.Periodicity {
-	found, err := pattern.FindIn(s.shares(s.steps))
+	found, err := pattern.Find(s.shares(s.steps)...)
 	if err != nil || found == nil || !s.dense(found.Period, s.steps, ofPair) {
 		return nil
 	}
 	long := s.steps
 	sure, confirmed := long == 1 || found.Period >= fewWindows, false
 	for _, steps := range shorterThan(long) {
-		shorter, err := pattern.FindIn(s.shares(steps))
+		shorter, err := pattern.Find(s.shares(steps)...)
 		if err != nil || shorter == nil {
 			continue
 		}

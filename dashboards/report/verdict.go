@@ -73,7 +73,9 @@ func Judge(ctx context.Context, data Data, g *VerdictInput, c *Coverage) (*Verdi
 		return nil, fmt.Errorf("judge captures: %w", err)
 	}
 	// Times are aligned to windows.
-	ground.From, ground.To = windowsOf(ground.From, ground.To, span.Window)
+	if ground.From, ground.To = windowsOf(ground.From, ground.To, span.Window); len(signals) == 0 {
+		ground.From, ground.To = time.Time{}, time.Time{}
+	}
 	for _, s := range signals {
 		rows := query.SignalRows{Signal: s, Recent: &query.Recent{Thresholds: g.Thresholds, Length: int64(span.Window), End: ground.To.UnixNano()}}
 		if rows.Cells, err = data.Cells(ctx, s); err == nil {

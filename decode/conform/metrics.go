@@ -113,15 +113,6 @@ func parseTime(s string) (int64, error) {
 	return t.UnixNano(), nil
 }
 
-// Ports returns the names of the ports that have metrics.
-func (m *Metrics) Ports() (names []string) {
-	for k := range m.samples {
-		names = append(names, k.port)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
 // judge reports whether the port's metric allows the tag after the device: any of the values that
 // held around the time. from is the signal that the device compared with.
 func (m *Metrics) judge(port string, table *csig.Table, from uint32, after *sighting, uninitialized bool) (Rule, bool) {

@@ -91,8 +91,13 @@ func TestMetricsFile(t *testing.T) {
 		}
 	}
 	m, err := ReadMetrics(strings.NewReader("time,port,signal,value\n2026-11-20T10:00:00.5Z,up1,max_delay,18us\n7,up2,min_abw,\n"), 0)
-	if err != nil || strings.Join(m.Ports(), " ") != "up1 up2" {
-		t.Errorf("ports %v, %v", m.Ports(), err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []series{{"up1", csig.MaxDelay}, {"up2", csig.MinABW}} {
+		if len(m.samples[want]) != 1 {
+			t.Errorf("%v: samples %v", want, m.samples)
+		}
 	}
 }
 

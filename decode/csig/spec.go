@@ -75,7 +75,7 @@ type TableSpec struct {
 }
 
 // LocatorSpec is the layout of locator metadata, fields from the most significant bit to the least.
-// If the fields leave bits unused, they occupy the low bits.
+// Unused bits are the highest ones.
 type LocatorSpec struct {
 	Format  string      `yaml:"format"`
 	Profile string      `yaml:"profile,omitempty"` // empty: both profiles

@@ -100,8 +100,9 @@ func TestFineWindows(t *testing.T) {
 				t.Fatalf("no event of the window at %s", at)
 			}
 			first, last := list[0], list[len(list)-1]
-			if first.Final || first.AgeS > soon.Seconds() || !last.Final || last.AgeS > 1.5 {
-				t.Errorf("%s: first event final %t after %gs, last one final %t after %gs", at, first.Final, first.AgeS, last.Final, last.AgeS)
+			after := func(e *wire.WindowEvent) time.Duration { return e.AsOf.AsTime().Sub(e.WindowEnd.AsTime()) }
+			if first.Final || after(first) > soon || !last.Final || after(last) > 1500*time.Millisecond {
+				t.Errorf("%s: first event final %t after %s, last one final %t after %s", at, first.Final, after(first), last.Final, after(last))
 			}
 			if len(last.Cells) != 1 || last.Cells[0].Observations != observations {
 				t.Errorf("%s: cells %v, want one with %d observations", at, last.Cells, observations)

@@ -19,6 +19,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -173,10 +174,10 @@ func New(cfg Config, plan Plan) (*Pipeline, error) {
 	case cfg.Journal == nil:
 		return nil, errors.New("taps: expected a journal")
 	}
-	setDefault(&cfg.Interval, DefaultInterval)
-	setDefault(&cfg.BarrierTimeout, DefaultBarrierTimeout)
-	setDefault(&cfg.Drain, DefaultDrain)
-	setDefault(&cfg.MaxHeldRows, 1<<20)
+	cfg.Interval = cmp.Or(cfg.Interval, DefaultInterval)
+	cfg.BarrierTimeout = cmp.Or(cfg.BarrierTimeout, DefaultBarrierTimeout)
+	cfg.Drain = cmp.Or(cfg.Drain, DefaultDrain)
+	cfg.MaxHeldRows = cmp.Or(cfg.MaxHeldRows, 1<<20)
 	if cfg.Interval < 0 || cfg.BarrierTimeout < 0 || cfg.Drain < 0 || cfg.MaxHeldRows < 0 {
 		return nil, errors.New("taps: expected no negative duration or number of rows")
 	}
@@ -194,13 +195,6 @@ func New(cfg Config, plan Plan) (*Pipeline, error) {
 		return nil, fmt.Errorf("taps: %w", err)
 	}
 	return p, nil
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 const maxRing = 1<<16 - 1

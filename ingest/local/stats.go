@@ -97,13 +97,3 @@ func (s Stats) Decoded() (sum decode.Counters) {
 	}
 	return sum
 }
-
-// OpenObservations returns the number of observations in windows that are not closed yet, or that
-// wait to be accepted: those that no other counter contains.
-func OpenObservations(c *aggregate.Counts) uint64 {
-	known := c.Stored + c.Overflow + c.Late
-	for _, n := range c.Rejected {
-		known += n
-	}
-	return c.In - known
-}

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,7 +85,7 @@ type event struct {
 func (p *Pipeline) newWorker(t *Ring, incarnation uint64) (*worker, error) {
 	w := &worker{ringID: t.id(), p: p, plan: p.plan, tap: *t, incarnation: incarnation, commands: make(chan command, 1), answers: make(chan *snapshot, 1)}
 	w.planned = t.Tap
-	setDefault(&w.tap.Link, decode.Ethernet)
+	w.tap.Link = cmp.Or(w.tap.Link, decode.Ethernet)
 	if t.Sessions != nil {
 		w.sessions = t.Source.(Sessions) // checked before
 	}

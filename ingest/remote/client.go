@@ -103,7 +103,7 @@ func OpenClient(cfg ClientConfig) (*Client, error) {
 		failing: retry.LogThrottle{Every: quietFor}, unread: retry.LogThrottle{Every: quietFor}, untidy: retry.LogThrottle{Every: quietFor},
 	}
 	c.stats.Refused = map[string]uint64{}
-	c.provisional = newProvisionalSender(c.sendProvisional)
+	c.provisional = newProvisionalSender(defaultMaxMessage-len(c.appendExporter(nil)), c.sendProvisional)
 	if err := c.dial(); err != nil {
 		return nil, fmt.Errorf("configure exporter: %w", err)
 	}

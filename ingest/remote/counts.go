@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/ingest/retry"
 )
 
@@ -71,12 +72,12 @@ func (c *Counts) Merge(o *Counts) {
 	c.Requests += o.Requests
 	c.Bytes += o.Bytes
 	c.Items += o.Items
-	c.Observed = addSat(c.Observed, o.Observed)
+	c.Observed = aggregate.AddSat(c.Observed, o.Observed)
 	c.StoredItems += o.StoredItems
 	c.StoredRows += o.StoredRows
-	c.StoredObservations = addSat(c.StoredObservations, o.StoredObservations)
+	c.StoredObservations = aggregate.AddSat(c.StoredObservations, o.StoredObservations)
 	c.OverflowRows += o.OverflowRows
-	c.OverflowObservations = addSat(c.OverflowObservations, o.OverflowObservations)
+	c.OverflowObservations = aggregate.AddSat(c.OverflowObservations, o.OverflowObservations)
 	c.StoredFlows += o.StoredFlows
 	c.OverflowFlows += o.OverflowFlows
 	c.StoredFindings += o.StoredFindings
@@ -97,7 +98,7 @@ func (c *Counts) Merge(o *Counts) {
 func countUp(c *atomic.Uint64, n uint64) {
 	for {
 		before := c.Load()
-		if c.CompareAndSwap(before, addSat(before, n)) {
+		if c.CompareAndSwap(before, aggregate.AddSat(before, n)) {
 			return
 		}
 	}

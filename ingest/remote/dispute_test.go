@@ -120,8 +120,9 @@ func TestNamesArePinned(t *testing.T) {
 func TestOwnNamesHold(t *testing.T) {
 	l := newLedger()
 	cfg := testConfig(t)
-	cfg.Logger, cfg.Known = nil, []Description{testDescription()}
+	cfg.Logger = nil
 	s := startCollector(t, cfg, l, "")
+	s.HoldNames(testDescription())
 	m := validRequest(t, 1)
 	m.Descriptions = nil
 	if _, err := pushTo(t, s, m); err != nil || len(l.rows) != 5 {

@@ -132,8 +132,8 @@ type flowSums struct{ observations, bytes, measured, sum, heavy, heavySum uint64
 
 func (s flowSums) plus(o flowSums) flowSums {
 	return flowSums{
-		addSat(s.observations, o.observations), addSat(s.bytes, o.bytes), addSat(s.measured, o.measured),
-		addSat(s.sum, o.sum), addSat(s.heavy, o.heavy), addSat(s.heavySum, o.heavySum),
+		aggregate.AddSat(s.observations, o.observations), aggregate.AddSat(s.bytes, o.bytes), aggregate.AddSat(s.measured, o.measured),
+		aggregate.AddSat(s.sum, o.sum), aggregate.AddSat(s.heavy, o.heavy), aggregate.AddSat(s.heavySum, o.heavySum),
 	}
 }
 
@@ -144,7 +144,7 @@ func flowsFit(b *aggregate.Block) bool {
 		p, s := flowPair{b.Signal[i], b.Kind[i]}, flowSums{b.Observations[i], b.Bytes[i], 0, b.Sum[i], b.Heavy[i], b.HeavySum[i]}
 		if csig.Signal(p.signal).HasValue() {
 			for _, n := range b.DistCount[distStart(b, i):b.DistEnd[i]] {
-				s.measured = addSat(s.measured, n)
+				s.measured = aggregate.AddSat(s.measured, n)
 			}
 		}
 		rows[p] = rows[p].plus(s)

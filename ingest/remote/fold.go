@@ -2,7 +2,6 @@ package remote
 
 import (
 	"errors"
-	"math"
 	"slices"
 	"sync"
 
@@ -239,22 +238,22 @@ type overflowRow struct {
 }
 
 func (r *overflowRow) add(b *aggregate.Block, i int) {
-	r.observations = addSat(r.observations, b.Observations[i])
-	r.samples = addSat(r.samples, b.Samples[i])
-	r.unjudged = addSat(r.unjudged, b.Unjudged[i])
-	r.bytes = addSat(r.bytes, b.Bytes[i])
-	r.sum = addSat(r.sum, b.Sum[i])
-	r.untouched = addSat(r.untouched, b.Untouched[i])
-	r.trimmed = addSat(r.trimmed, b.Trimmed[i])
-	r.heavy = addSat(r.heavy, b.Heavy[i])
-	r.heavySum = addSat(r.heavySum, b.HeavySum[i])
+	r.observations = aggregate.AddSat(r.observations, b.Observations[i])
+	r.samples = aggregate.AddSat(r.samples, b.Samples[i])
+	r.unjudged = aggregate.AddSat(r.unjudged, b.Unjudged[i])
+	r.bytes = aggregate.AddSat(r.bytes, b.Bytes[i])
+	r.sum = aggregate.AddSat(r.sum, b.Sum[i])
+	r.untouched = aggregate.AddSat(r.untouched, b.Untouched[i])
+	r.trimmed = aggregate.AddSat(r.trimmed, b.Trimmed[i])
+	r.heavy = aggregate.AddSat(r.heavy, b.Heavy[i])
+	r.heavySum = aggregate.AddSat(r.heavySum, b.HeavySum[i])
 	r.evidence |= b.Evidence[i]
 	from, to := distStart(b, i), b.DistEnd[i]
 	if from == to {
 		return
 	}
 	for j := from; j < to; j++ {
-		r.dist[b.DistCode[j]] = addSat(r.dist[b.DistCode[j]], b.DistCount[j])
+		r.dist[b.DistCode[j]] = aggregate.AddSat(r.dist[b.DistCode[j]], b.DistCount[j])
 	}
 	if !r.valued || b.Min[i] < r.min {
 		r.min = b.Min[i]
@@ -284,11 +283,4 @@ func (r *overflowRow) appendTo(out *aggregate.Block, k rowKey) {
 		}
 	}
 	out.DistEnd = append(out.DistEnd, uint32(len(out.DistCode)))
-}
-
-func addSat(a, b uint64) uint64 {
-	if a > math.MaxUint64-b {
-		return math.MaxUint64
-	}
-	return a + b
 }

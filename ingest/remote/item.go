@@ -34,7 +34,7 @@ type item struct {
 func blockItem(b *wire.Block) *item {
 	it := &item{stream: b.GetStream(), epoch: b.GetEpoch(), at: blockID{incarnation: b.GetIncarnation(), seq: b.GetSeq()}}
 	for _, n := range b.GetObservations() {
-		it.observed = addSat(it.observed, n)
+		it.observed = aggregate.AddSat(it.observed, n)
 	}
 	return it
 }

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
@@ -92,7 +93,7 @@ func (m *missing) addBlock(reason string, b *wire.Block) {
 	k := missingKey{streamKey{b.GetStream(), b.GetIncarnation()}, b.GetEpoch(), b.GetResolutionNs(), reason}
 	observations := uint64(0)
 	for _, n := range b.GetObservations() {
-		observations = addSat(observations, n)
+		observations = aggregate.AddSat(observations, n)
 	}
 	m.merge(k, &wire.Gap{
 		FromNs: b.GetWindowStartNs(), ToNs: b.GetWindowStartNs() + b.GetResolutionNs(), ResolutionNs: b.GetResolutionNs(),
@@ -128,7 +129,7 @@ func (m *missing) merge(k missingKey, g *wire.Gap) {
 	case have != nil:
 		have.FromNs, have.ToNs = min(have.GetFromNs(), g.GetFromNs()), max(have.GetToNs(), g.GetToNs())
 		have.Rows += g.GetRows()
-		have.Observations = addSat(have.GetObservations(), g.GetObservations())
+		have.Observations = aggregate.AddSat(have.GetObservations(), g.GetObservations())
 	}
 }
 

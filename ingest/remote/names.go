@@ -184,21 +184,18 @@ func newRegistry(to Directory, logger *slog.Logger) *registry {
 	}
 }
 
-// adopt registers the collector's own descriptions and replaces earlier ones. The caller writes
-// them.
-func (r *registry) adopt(list []Description) {
+// adopt implements Server.HoldNames.
+func (r *registry) adopt(d Description) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.own)
-	for i := range list {
-		m := list[i].toWire()
-		r.common = appendRecent(r.common, described{m.GetId(), m.GetEpoch()}, maxKnown)
-		r.epochs[m.GetEpoch()] = struct{}{}
-		for _, n := range namesOf(m, "") {
-			k := nameKeyOf(&n)
-			r.own[k] = contentOf(&n)
-			r.names.remove(k)
-		}
+	m := d.toWire()
+	r.common = appendRecent(r.common, described{m.GetId(), m.GetEpoch()}, maxKnown)
+	r.epochs[m.GetEpoch()] = struct{}{}
+	for _, n := range namesOf(m, "") {
+		k := nameKeyOf(&n)
+		r.own[k] = contentOf(&n)
+		r.names.remove(k)
 	}
 }
 

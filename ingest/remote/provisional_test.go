@@ -167,7 +167,7 @@ func TestProvisionalAway(t *testing.T) {
 	wait(t, "rows are dropped", func() bool { return c.Stats().Provisional.Dropped[dropAway] == 1 })
 	c.stop()
 
-	s := newProvisionalSender(nil)
+	s := newProvisionalSender(defaultMaxMessage, nil)
 	add := func(part, rows int) {
 		m := provisionalToWire(earlyBlock(t, uint64(part), rows))
 		s.add(encodeProvisional(part, fieldProvisional, m))
@@ -185,6 +185,25 @@ func TestProvisionalAway(t *testing.T) {
 	st := s.stats()
 	if st.Dropped[dropLarge] != 1 || st.Dropped[dropBusy] != 1+maxItems || len(s.waiting) != maxItems {
 		t.Errorf("%d parts wait, %+v", len(s.waiting), st)
+	}
+}
+
+// TestProvisionalFits: a full queue and the exporter's name fit into a message.
+func TestProvisionalFits(t *testing.T) {
+	cfg := clientConfig(t, "http://127.0.0.1:1")
+	cfg.Exporter = "host1"
+	c, err := OpenClient(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	const part = 8 << 10
+	for i := range 2 * defaultMaxMessage / part {
+		c.provisional.add(provisionalPart{part: i, body: make([]byte, part)})
+	}
+	rows, n := c.provisional.take()
+	if size := len(c.appendExporter(nil)) + len(rows); size > defaultMaxMessage || size < defaultMaxMessage-2*part {
+		t.Errorf("%d parts make a message of %d bytes, expected at most %d, and almost that", n, size, defaultMaxMessage)
 	}
 }
 

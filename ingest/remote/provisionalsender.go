@@ -21,8 +21,6 @@ const (
 	provisionalGather = 3 * time.Millisecond
 	// provisionalTimeout is the time limit for a collector: later rows are useless.
 	provisionalTimeout = time.Second
-	// provisionalBytes limits the waiting rows, and the size of a request.
-	provisionalBytes = defaultMaxMessage
 )
 
 // The reasons in ProvisionalStats.Dropped.
@@ -68,6 +66,7 @@ func encodeProvisional(part any, field protowire.Number, m *wire.Provisional) pr
 // Only the latest rows of each part wait, and no caller waits for them. Its methods are safe
 // for concurrent use.
 type provisionalSender struct {
+	most  int // bytes of the waiting rows, and so of a request
 	send  func(context.Context, []byte) error
 	ready chan struct{} // holds one if there are rows to send
 
@@ -78,15 +77,15 @@ type provisionalSender struct {
 	dropped map[string]uint64
 }
 
-func newProvisionalSender(send func(context.Context, []byte) error) *provisionalSender {
-	return &provisionalSender{send: send, ready: make(chan struct{}, 1), dropped: map[string]uint64{}}
+func newProvisionalSender(most int, send func(context.Context, []byte) error) *provisionalSender {
+	return &provisionalSender{most: most, send: send, ready: make(chan struct{}, 1), dropped: map[string]uint64{}}
 }
 
 // add queues rows and replaces earlier ones of their part. Without room the oldest are dropped.
 func (a *provisionalSender) add(n provisionalPart) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(n.body) > provisionalBytes || n.rows > maxRows {
+	if len(n.body) > a.most || n.rows > maxRows {
 		a.dropped[dropLarge]++
 		return
 	}
@@ -96,7 +95,7 @@ func (a *provisionalSender) add(n provisionalPart) {
 	}
 	a.waiting = append(a.waiting, n)
 	a.bytes += len(n.body)
-	for a.bytes > provisionalBytes || len(a.waiting) > maxItems {
+	for a.bytes > a.most || len(a.waiting) > maxItems {
 		a.cut(0, 1)
 		a.dropped[dropBusy]++
 	}

@@ -155,12 +155,12 @@ func checkTap(t *wire.Tap) error {
 	if err != nil {
 		return err
 	}
-	kept := addSat(t.GetStored(), t.GetOverflow())
+	kept := aggregate.AddSat(t.GetStored(), t.GetOverflow())
 	if err := checkTraffic(t, rejected); err != nil {
 		return err
 	}
-	if t.GetName() == "" || !(t.GetTickNs() >= 0 && t.GetTickNs() <= maxTickNS) || frames != t.GetPackets() || addSat(t.GetTags(), t.GetReflections()) != t.GetObservations() ||
-		addSat(addSat(kept, t.GetLate()), rejected) != t.GetObservations() || addSat(t.GetUntouched(), t.GetTrimmed()) > kept {
+	if t.GetName() == "" || !(t.GetTickNs() >= 0 && t.GetTickNs() <= maxTickNS) || frames != t.GetPackets() || aggregate.AddSat(t.GetTags(), t.GetReflections()) != t.GetObservations() ||
+		aggregate.AddSat(aggregate.AddSat(kept, t.GetLate()), rejected) != t.GetObservations() || aggregate.AddSat(t.GetUntouched(), t.GetTrimmed()) > kept {
 		return errTap
 	}
 	return nil
@@ -209,7 +209,7 @@ func sumOf(counts map[string]uint64) (sum uint64, err error) {
 		if checkReason(reason) != nil {
 			return 0, checkReason(reason)
 		}
-		sum = addSat(sum, n)
+		sum = aggregate.AddSat(sum, n)
 	}
 	return sum, nil
 }

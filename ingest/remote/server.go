@@ -50,9 +50,6 @@ type ServerConfig struct {
 	CommitEvery time.Duration
 	// Timeout is the time limit of a request, which may wait for the store; 30 s by default.
 	Timeout time.Duration
-	// Known lists descriptions that the caller writes to the directory: exporters with the same
-	// configuration need not send them, and no exporter can change these names.
-	Known []Description
 	// Live receives the windows that peers share; nil: they are refused. It copies what it
 	// keeps, and is called from several goroutines.
 	Live aggregate.Sink
@@ -134,7 +131,6 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 	if s.edge, err = s.newEdge(); err != nil {
 		return nil, fmt.Errorf("configure collector: %w", err)
 	}
-	s.names.adopt(cfg.Known)
 	options := s.options()
 	_, s.handler = wire.NewIngestServiceHandler(service{s}, options...)
 	s.errors = connect.NewErrorWriter(options...)
@@ -150,8 +146,10 @@ func (s *Server) refuse(e *exporter, r Reason, attrs ...slog.Attr) {
 	e.counts.refuse(s.logger, s.now(), r, append([]slog.Attr{slog.String("exporter", e.name)}, attrs...)...)
 }
 
-// HoldNames replaces the Known descriptions by another one.
-func (s *Server) HoldNames(d Description) { s.names.adopt([]Description{d}) }
+// HoldNames registers the collector's own description, in place of an earlier one. The caller writes
+// it to the directory: exporters with the same configuration need not send it, and no exporter can
+// change its names.
+func (s *Server) HoldNames(d Description) { s.names.adopt(d) }
 
 // exporter returns or adds an exporter under its limits; nil if there are too many busy ones.
 func (s *Server) exporter(name string, l *Limits) *exporter {

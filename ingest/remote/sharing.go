@@ -121,7 +121,7 @@ func NewSharing(cfg SharingConfig) (*Sharing, error) {
 			failing: retry.LogThrottle{Every: quietFor}, refused: retry.LogThrottle{Every: quietFor},
 			call: connect.NewClient[rawRequest, wire.ShareResponse](client, u+wire.IngestServiceShareProcedure, clientOptions(false)...),
 		}
-		l.provisional = newProvisionalSender(func(ctx context.Context, body []byte) error {
+		l.provisional = newProvisionalSender(defaultMaxMessage, func(ctx context.Context, body []byte) error {
 			_, err := l.call.CallUnary(ctx, newRequest(body, cfg.Now()))
 			return err
 		})

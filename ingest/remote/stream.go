@@ -159,7 +159,7 @@ func (s *Stream) writePart(b *aggregate.Block, from, to int, n uint32, descripti
 	}
 	s.blocks++
 	for _, n := range b.Observations[from:to] {
-		c.stats.Observations = addSat(c.stats.Observations, n)
+		c.stats.Observations = aggregate.AddSat(c.stats.Observations, n)
 	}
 	return nil
 }

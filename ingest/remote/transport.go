@@ -17,7 +17,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// rawRequest is an encoded wire.PushRequest.
+// rawRequest is an encoded wire.PushRequest or wire.ShareRequest.
 type rawRequest struct{ body []byte }
 
 // rawCodec sends requests in their spooled form.

@@ -63,7 +63,7 @@ const (
 
 // IngestServiceClient is a client for the csigscope.ingest.v1.IngestService service.
 type IngestServiceClient interface {
-	// Push sends blocks, observations and descriptions. An error concerns the whole call, and the
+	// Push sends the content of a PushRequest. An error concerns the whole call, and the
 	// exporter has to assume that nothing of it was done:
 	//
 	//	UNAUTHENTICATED      no credential, or one that is unknown, expired or foreign
@@ -128,7 +128,7 @@ func (c *ingestServiceClient) Share(ctx context.Context, req *connect.Request[Sh
 
 // IngestServiceHandler is an implementation of the csigscope.ingest.v1.IngestService service.
 type IngestServiceHandler interface {
-	// Push sends blocks, observations and descriptions. An error concerns the whole call, and the
+	// Push sends the content of a PushRequest. An error concerns the whole call, and the
 	// exporter has to assume that nothing of it was done:
 	//
 	//	UNAUTHENTICATED      no credential, or one that is unknown, expired or foreign

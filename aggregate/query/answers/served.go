@@ -55,7 +55,11 @@ func verdictLines(v *wire.VerdictResponse) []string {
 		lines = append(lines, fmt.Sprintf("%3d  %s", s.Rank, s.Text))
 	}
 	if more := v.Total - uint64(len(v.Statements)) + v.RestPlaces; more > 0 {
-		lines = append(lines, fmt.Sprintf("     and %d more, with less", more))
+		places := "places"
+		if more == 1 {
+			places = "place"
+		}
+		lines = append(lines, fmt.Sprintf("     and %d more %s with fewer heavy observations", more, places))
 	}
 	for _, note := range v.Notes {
 		lines = append(lines, "note: "+note)

@@ -14,6 +14,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
 )
 
 // schema is the part of JSON Schema that the document uses. Other keywords are errors.
@@ -292,8 +293,9 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	for _, target := range targets {
 		ask(target)
 	}
+	cursor := read[wire.CellsResponse](t, s.get(t, "/api/v1/cells?limit=1")).NextCursor
 	s = newServed(t, 4, func(c *api.Config) { c.Reader = &querytest.Memory{} })
-	for _, target := range targets {
+	for _, target := range append(targets, "cells?limit=1&cursor="+cursor) { // of a revision that this server lacks
 		ask(target) // with an empty store
 	}
 }

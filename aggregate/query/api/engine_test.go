@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -20,6 +21,8 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/flow"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/tabular"
@@ -196,19 +199,20 @@ func verdictsAgree(t *testing.T, s *served) {
 // recordsCome queries flows and findings that were written to the store.
 func recordsCome(t *testing.T, s *served, db *store.Store) {
 	t.Helper()
-	flow := store.FlowRow{
-		Window: begin.UnixNano(), Resolution: int64(time.Second), Signal: csig.MaxDelay, Kind: csigdecode.Tag,
-		SrcGroup: tabletest.FirstGroup, DstGroup: tabletest.FirstGroup + 1,
-		Flow:         store.Flow{Src: netip.MustParseAddr("10.0.1.1"), Dst: netip.MustParseAddr("2001:db8::1"), SrcPort: 5, DstPort: 4791, Proto: 17},
+	named := aggregate.FlowRow{
+		Signal: uint8(csig.MaxDelay), Kind: uint8(csigdecode.Tag), SrcGroup: tabletest.FirstGroup, DstGroup: tabletest.FirstGroup + 1,
+		Flow:         flow.Flow{Src: netip.MustParseAddr("10.0.1.1").As16(), Dst: netip.MustParseAddr("2001:db8::1").As16(), SrcPort: 5, DstPort: 4791, Proto: 17},
 		Observations: 20, Bytes: 3000, Measured: 10, Sum: 500, Min: 20, Max: 80, Heavy: 4, HeavySum: 300, Location: tabletest.FirstLocation, LocationHeavy: 3,
 	}
-	others := flow
-	others.Flow = store.Flow{}
+	others := named
+	others.Flow = flow.Flow{}
+	block := tabletest.Block(rand.New(rand.NewPCG(1, 2)), 9, begin, 1, csig.MaxDelay)
+	block.Flows = []aggregate.FlowRow{named, others}
 	finding := store.FindingRow{
 		Kind: "it's", ID: 77, Severity: store.SeverityError, From: begin.UnixNano(), To: begin.UnixNano() + 5, Count: 3,
 		Device: "leaf1", Location: tabletest.FirstLocation, Evidence: "S=31 'then' 4\xff\n", Packets: []uint64{1 << 63},
 	}
-	if err := errors.Join(db.WriteFlows(t.Context(), []store.FlowRow{flow, others}), db.WriteFindings(t.Context(), []store.FindingRow{finding})); err != nil {
+	if err := errors.Join(db.WriteBlock(t.Context(), block), db.Flush(t.Context()), db.WriteFindings(t.Context(), []store.FindingRow{finding})); err != nil {
 		t.Fatal(err)
 	}
 	ns, at := func(v float64) *wire.Measure { return &wire.Measure{Value: &wire.Measure_Ns{Ns: v}} }, &wire.Bottleneck{Location: "leaf1:up1", Heavy: 3, ShareRatio: 0.75}

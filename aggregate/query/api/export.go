@@ -243,7 +243,7 @@ func (a *API) exportPastWindows(ctx context.Context, in *wire.ExportRequest) (*e
 }
 
 func (a *API) exportFlows(ctx context.Context, _ *table.State, in *wire.ExportFlowsRequest) (*exported, error) {
-	q, err := a.flowQuestion(ctx, in, &pin{})
+	q, _, err := a.flowQuestion(ctx, in, &pin{})
 	if err != nil {
 		return nil, err
 	}

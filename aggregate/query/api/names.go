@@ -454,7 +454,7 @@ func (a *API) health(ctx context.Context, _ *table.State, _ *wire.HealthRequest)
 	if a.Down != nil {
 		out.DownProducers = texts(a.Down(missing))
 	}
-	out.AgeS, out.ExpectedProducers, out.PresentProducers = ageOf(s, now), uint64(s.Coverage.Expected), uint64(s.Coverage.Present())
+	out.AgeS, out.ExpectedProducers, out.PresentProducers = ageOf(s.Coverage, now), uint64(s.Coverage.Expected), uint64(s.Coverage.Present())
 	for _, signal := range s.Signals() {
 		out.Signals = append(out.Signals, signal.FullName())
 	}

@@ -67,7 +67,7 @@ func (a *API) flows(ctx context.Context, _ *table.State, in *wire.FlowsRequest) 
 	if in.Windows != nil {
 		return a.flowsNow(ctx, in, at)
 	}
-	q, err := a.flowQuestion(ctx, in, &at)
+	q, extent, err := a.flowQuestion(ctx, in, &at)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (a *API) flows(ctx context.Context, _ *table.State, in *wire.FlowsRequest) 
 	if err != nil {
 		return nil, err
 	}
-	about := a.pastAbout(pastQuestion{query.Question{Signal: q.Signal, From: q.From, To: q.To}, q.To})
+	about := a.pastAbout(pastQuestion{query.Question{Signal: q.Signal, From: q.From, To: q.To}, extent.Last})
 	about.AsOf = p.asOf
 	return of(nil, &wire.FlowsResponse{
 		About: about, WindowS: q.Resolution.Seconds(), Total: uint64(p.total), Truncated: p.truncated, NextCursor: p.next, Flows: p.rows,
@@ -139,14 +139,13 @@ func (a *API) flowsNow(ctx context.Context, in *wire.FlowsRequest, at pin) (*ans
 	})
 }
 
-// flowQuestion is a question to the store about the range of a pin.
-func (a *API) flowQuestion(ctx context.Context, in flowChoice, at *pin) (q query.FlowQuestion, err error) {
-	extent, err := a.stored(ctx)
-	if err != nil {
-		return q, err
+// flowQuestion is a question to the store, of that extent, about the range of a pin.
+func (a *API) flowQuestion(ctx context.Context, in flowChoice, at *pin) (q query.FlowQuestion, extent query.Extent, err error) {
+	if extent, err = a.stored(ctx); err != nil {
+		return q, extent, err
 	}
 	if err := at.choose(in, extent); err != nil {
-		return q, err
+		return q, extent, err
 	}
 	q, _, err = a.flowFilter(ctx, in, a.history(), extent.Signals)
 	q.From, q.To = at.span()
@@ -154,7 +153,7 @@ func (a *API) flowQuestion(ctx context.Context, in flowChoice, at *pin) (q query
 	if in.GetWindow() == "1m" {
 		q.Resolution = time.Minute
 	}
-	return q, err
+	return q, extent, err
 }
 
 // flowFilter resolves names.

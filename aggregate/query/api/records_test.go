@@ -51,6 +51,11 @@ func TestFlows(t *testing.T) {
 			t.Errorf("%s: %d flows, want %d", parameters, got.Total, want)
 		}
 	}
+	const beyond = "from=2026-01-20T09:00:00Z&to=2026-01-21T09:00:00Z"
+	flows, cells := read[wire.FlowsResponse](t, s.get(t, "/api/v1/flows?signal=max_delay&"+beyond)), read[wire.CellsResponse](t, s.get(t, "/api/v1/cells?signal=max_delay&"+beyond))
+	if age := flows.About.GetAgeS(); age <= 0 || age != cells.About.GetAgeS() {
+		t.Errorf("age %g of flows in a range that ends in the future, %g of cells", age, cells.About.GetAgeS())
+	}
 	store.FlowRows = querytest.Flows(store, 20_002)
 	if many := read[wire.FlowsResponse](t, s.get(t, "/api/v1/flows?signal=max_delay")); !many.Truncated || many.Total != 20_000 || len(many.Flows) != 100 {
 		t.Errorf("too many: %d of %d flows, truncated %t", len(many.Flows), many.Total, many.Truncated)

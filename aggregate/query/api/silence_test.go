@@ -84,7 +84,7 @@ func TestSilence(t *testing.T) {
 				t.Errorf("%s later: path %v", after, p)
 			}
 			verdict := read[wire.VerdictResponse](t, s.get(t, "/api/v1/verdict"))
-			if !strings.Contains(fmt.Sprint(verdict.Notes), "taps are silent: eth") || (verdict.Kind == wire.VerdictKind_VERDICT_KIND_NO_DATA) != gone || gone && (verdict.Cells != 0 || len(verdict.Statements) != 0) {
+			if !strings.Contains(fmt.Sprint(verdict.Notes), " silent: eth") || (verdict.Kind == wire.VerdictKind_VERDICT_KIND_NO_DATA) != gone || gone && (verdict.Cells != 0 || len(verdict.Statements) != 0) {
 				t.Errorf("%s later: verdict %v", after, verdict)
 			}
 			h := read[wire.HealthResponse](t, s.get(t, "/api/v1/health"))

@@ -299,8 +299,7 @@ func (w *subscription) deliver(t *turn, e *event) error {
 func (w *subscription) beat() error {
 	s := w.memory.State()
 	now := w.api.Now()
-	beat := &wire.Heartbeat{Revision: token(s), Time: timestamppb.New(now)}
-	beat.AgeS = ageOf(s, now)
+	beat := &wire.Heartbeat{Revision: token(s), Time: timestamppb.New(now), AgeS: ageOf(s.Coverage, now)}
 	return w.deliverOwn(eventHeartbeat, w.passed, beat)
 }
 

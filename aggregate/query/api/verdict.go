@@ -122,7 +122,7 @@ func (a *API) signalsOf(ctx context.Context, s *table.State) (list []csig.Signal
 // seen returns the coverage of a range.
 func (a *API) seen(ctx context.Context, s *table.State, on *scope) (query.Producers, error) {
 	if s != nil {
-		p := query.Producers{Expected: s.Coverage.Expected, Present: s.Coverage.Present(), Covered: 1}
+		p := query.Producers{Expected: s.Coverage.Expected, Present: s.Coverage.Present(), Covered: 1, Newest: s.Coverage.Newest}
 		for _, silent := range s.Coverage.Silent {
 			p.Silent = append(p.Silent, text(silent.Name))
 		}
@@ -133,8 +133,12 @@ func (a *API) seen(ctx context.Context, s *table.State, on *scope) (query.Produc
 		return query.Producers{}, err
 	}
 	on.about.CompletenessRatio = gaps(missing).covered(on.From, on.To)
+	extent, err := a.stored(ctx)
+	if err != nil {
+		return query.Producers{}, err
+	}
 	err = a.countProducers(ctx, &wire.VerdictResponse{About: on.about})
-	return query.Producers{Expected: int(on.about.ExpectedProducers), Present: int(on.about.PresentProducers), Covered: on.about.CompletenessRatio}, err
+	return query.Producers{Expected: int(on.about.ExpectedProducers), Present: int(on.about.PresentProducers), Covered: on.about.CompletenessRatio, Newest: extent.Last}, err
 }
 
 // signalRows reads the rows of the scope's signal.

@@ -283,7 +283,7 @@ func (a *API) about(s *table.State, k viewKey) *wire.About {
 	now := a.Now()
 	out := &wire.About{
 		Source: "memory", Revision: token(s), Signal: csig.SignalNames([]csig.Signal{k.signal})[0],
-		Unit: k.signal.Unit().String(), Level: k.level.String(), AsOf: timestamppb.New(now), AgeS: ageOf(s, now),
+		Unit: k.signal.Unit().String(), Level: k.level.String(), AsOf: timestamppb.New(now), AgeS: ageOf(s.Coverage, now),
 		OnsetRatio: a.Thresholds.Onset, ClearRatio: a.Thresholds.Clear,
 		ExpectedProducers: uint32(s.Coverage.Expected), PresentProducers: uint32(s.Coverage.Present()),
 	}
@@ -311,12 +311,12 @@ func (v *view) explainUnjudged(about *wire.About, s csig.Signal, chosen []int) {
 	}
 }
 
-// ageOf is the age of a state's newest rows, in seconds, nil before the first.
-func ageOf(s *table.State, now time.Time) *float64 {
-	if s.Coverage.Newest.IsZero() {
+// ageOf is the age of the newest rows in memory, in seconds, nil before the first.
+func ageOf(c *table.Coverage, now time.Time) *float64 {
+	if c.Newest.IsZero() {
 		return nil
 	}
-	return age(s.Coverage.Newest, now)
+	return age(c.Newest, now)
 }
 
 // age is the time from the end of a window until now, in seconds.

@@ -161,7 +161,7 @@ func (w *watch) window(ctx context.Context, id string, window *table.Window, of 
 	}
 	now := w.api.Now()
 	value := &wire.WindowEvent{
-		AsOf: timestamppb.New(now), AgeS: now.Sub(window.End).Seconds(),
+		AsOf: timestamppb.New(now), AgeS: ageOf(window.Coverage, now),
 		ExpectedProducers: uint32(window.Coverage.Expected), PresentProducers: uint32(window.Producers),
 		Revision: id, WindowStart: timestamppb.New(window.Start), WindowEnd: timestamppb.New(window.End), Late: of.late,
 		CompletenessRatio: window.Completeness(), Durable: window.Durable, Final: window.Final, Signal: csig.SignalNames([]csig.Signal{w.key.signal})[0],

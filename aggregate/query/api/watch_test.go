@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/rest/resttest"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
+	"github.com/csigscope/csigscope/aggregate/table"
 )
 
 // event is one event of a stream.
@@ -146,6 +148,30 @@ func TestWatch(t *testing.T) {
 	beats := open(t, url+"&after=0000000000000007-3&heartbeat=1s")
 	if beat := decode[wire.Heartbeat](t, beats.next(t), "heartbeat"); beat.Revision != "0000000000000007-3" || beat.AgeS == nil {
 		t.Errorf("heartbeat %+v", beat)
+	}
+}
+
+// TestWatchAge: window events in a silence have the age of the newest observations, as answers do.
+func TestWatchAge(t *testing.T) {
+	var after atomic.Int64 // ns since begin
+	clock := func() time.Time { return begin.Add(time.Duration(after.Load())) }
+	after.Store(int64(1500 * time.Millisecond))
+	s := newServed(t, 9, func(c *api.Config) {
+		c.Memory, c.Now = table.NewMemory(table.MemoryOptions{Epoch: 7, Log: 16, Now: clock}), clock
+	})
+	s.window(t, 0)
+	for _, encoding := range []string{"json", "frames"} {
+		w := open(t, listen(t, s)+"/api/v1/watch?signal=max_delay&encoding="+encoding)
+		if a := decode[wire.CellsResponse](t, w.next(t), "snapshot").About; a.GetAgeS() != clock().Sub(begin).Seconds()-1 {
+			t.Errorf("%s: snapshot %s", encoding, a)
+		}
+		w.next(t) // synced
+		after.Add(int64(10 * time.Second))
+		s.memory.Publish()
+		e := decode[wire.WindowEvent](t, w.next(t), "window")
+		if want := read[wire.HealthResponse](t, s.get(t, "/api/v1/health")).GetAgeS(); e.PresentProducers != 0 || e.GetAgeS() != want || want != clock().Sub(begin).Seconds()-1 {
+			t.Errorf("%s: window until %s without rows has the age %g, want %g", encoding, e.WindowEnd.AsTime(), e.GetAgeS(), want)
+		}
 	}
 }
 

@@ -80,7 +80,7 @@ type QueryServiceClient interface {
 	Matrix(context.Context, *connect.Request[MatrixRequest]) (*connect.Response[MatrixResponse], error)
 	// One source and destination: available bandwidth, limiting location and its candidates.
 	Path(context.Context, *connect.Request[PathRequest]) (*connect.Response[PathResponse], error)
-	// Locations by the number of heavy observations that name them.
+	// The locations that observations name, those with the most heavy ones first.
 	Locations(context.Context, *connect.Request[LocationsRequest]) (*connect.Response[LocationsResponse], error)
 	// The ports of the fabric: available bandwidth, the observations that name them, and the cells
 	// that depend on them.
@@ -305,7 +305,7 @@ type QueryServiceHandler interface {
 	Matrix(context.Context, *connect.Request[MatrixRequest]) (*connect.Response[MatrixResponse], error)
 	// One source and destination: available bandwidth, limiting location and its candidates.
 	Path(context.Context, *connect.Request[PathRequest]) (*connect.Response[PathResponse], error)
-	// Locations by the number of heavy observations that name them.
+	// The locations that observations name, those with the most heavy ones first.
 	Locations(context.Context, *connect.Request[LocationsRequest]) (*connect.Response[LocationsResponse], error)
 	// The ports of the fabric: available bandwidth, the observations that name them, and the cells
 	// that depend on them.

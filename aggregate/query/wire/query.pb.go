@@ -1406,7 +1406,8 @@ type TimelineRequest struct {
 	From *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
 	// RFC 3339: end of the range of history, exclusive; together with from.
 	To *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`
-	// With from and to: length of a window; otherwise about 120 windows.
+	// With from and to, which are widened to whole windows: length of a window; otherwise about 120
+	// windows.
 	Step *durationpb.Duration `protobuf:"bytes,6,opt,name=step,proto3" json:"step,omitempty"`
 	// Source groups, or groups above them.
 	Src []string `protobuf:"bytes,7,rep,name=src,proto3" json:"src,omitempty"`
@@ -1910,10 +1911,10 @@ type WatchRequest struct {
 	MaxRoomRatio *float64 `protobuf:"fixed64,12,opt,name=max_room_ratio,json=maxRoomRatio,proto3,oneof" json:"max_room_ratio,omitempty"`
 	// Last revision received: resume after it, without a snapshot.
 	After string `protobuf:"bytes,13,opt,name=after,proto3" json:"after,omitempty"`
-	// Maximum time without an event.
+	// Maximum time without an event, from 1s to 1m.
 	Heartbeat *durationpb.Duration `protobuf:"bytes,14,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`
 	// Encoding of cells: json, or frames, a twelfth of the size: columns of little-endian numbers in
-	// base64, with ids of groups and locations, as in /api/v1/frames.
+	// base64, with ids of groups and locations, which /api/v1/bundle names.
 	Encoding string `protobuf:"bytes,15,opt,name=encoding,proto3" json:"encoding,omitempty"`
 	// Maximum number of flows to send with each window: those between the groups that name one of the
 	// locations, those with the most heavy observations first.
@@ -2105,7 +2106,7 @@ type ChangesRequest struct {
 	State []State `protobuf:"varint,6,rep,packed,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	// Last revision received: resume after it, without an initial event.
 	After string `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`
-	// Maximum time without an event.
+	// Maximum time without an event, from 1s to 1m.
 	Heartbeat     *durationpb.Duration `protobuf:"bytes,8,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2202,7 +2203,7 @@ type WaitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A revision: wait for a later one.
 	After string `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"`
-	// Maximum wait; after it the answer is 304.
+	// Maximum wait, from 0s, the default, to 1m; after it the answer is 304.
 	Wait          *durationpb.Duration `protobuf:"bytes,2,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3342,8 +3343,8 @@ type About struct {
 	NotJudgedHint string `protobuf:"bytes,32,opt,name=not_judged_hint,json=notJudgedHint,proto3" json:"not_judged_hint,omitempty"`
 	// The server's time when it answered; all pages of an answer of the store have the time of the first page.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
-	// Seconds from the end of the newest window with observations until as_of; in history, of the
-	// newest window up to the end of the range. Not set before the first window.
+	// Seconds from the end of the newest window with observations until as_of; in history, from the
+	// end of the range, or of the last stored window before it. Not set before the first window.
 	AgeS *float64 `protobuf:"fixed64,20,opt,name=age_s,json=ageS,proto3,oneof" json:"age_s,omitempty"`
 	// Producers that should send; see HealthResponse. In history, present_producers, and the live
 	// ones that wrote in the day before the end of the range and were not forgotten since.
@@ -4059,7 +4060,7 @@ type CellsResponse struct {
 	Total uint64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	// Cursor of the next page, of the same revision or the same answer of the store.
 	NextCursor string `protobuf:"bytes,3,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
-	// With encoding=frames: the cells of a watch, instead of cells.
+	// With encoding=frames: the cells of a watch; cells is empty.
 	Frames []byte `protobuf:"bytes,4,opt,name=frames,proto3" json:"frames,omitempty"`
 	// Source and destination groups with observations.
 	Cells         []*Cell `protobuf:"bytes,5,rep,name=cells,proto3" json:"cells,omitempty"`
@@ -4140,11 +4141,11 @@ type MatrixResponse struct {
 	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
 	// Groups of the rows and columns.
 	Groups []string `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
-	// Means, in the unit; NaN without observations or values.
+	// Means, in the unit; NaN, in JSON null, without observations or values.
 	Mean []float64 `protobuf:"fixed64,3,rep,packed,name=mean,proto3" json:"mean,omitempty"`
-	// Shares of heavy observations; NaN without observations.
+	// Shares of heavy observations; NaN, in JSON null, without observations.
 	HeavyRatio []float64 `protobuf:"fixed64,4,rep,packed,name=heavy_ratio,json=heavyRatio,proto3" json:"heavy_ratio,omitempty"`
-	// Limiting locations; empty without heavy observations.
+	// Limiting locations; empty, in JSON null, without heavy observations.
 	Mode []string `protobuf:"bytes,5,rep,name=mode,proto3" json:"mode,omitempty"`
 	// States of the cells, no_data without observations.
 	State         []State `protobuf:"varint,6,rep,packed,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
@@ -4555,7 +4556,8 @@ type Link struct {
 	// Mean of the later half of the range minus that of the earlier half; negative if values fell.
 	Trend *Measure `protobuf:"bytes,13,opt,name=trend,proto3" json:"trend,omitempty"`
 	// For a port: the best mean of tags that certainly passed it and name another hop or none. For
-	// available bandwidth it is a lower bound of the port's value, for delay an upper bound.
+	// available bandwidth it is a lower bound of the port's value when they passed, for delay an upper
+	// bound. At other times the port may have been tighter: prefer the mean, if it is set.
 	Bound *Measure `protobuf:"bytes,14,opt,name=bound,proto3" json:"bound,omitempty"`
 	// Observations that name it.
 	Observations uint64 `protobuf:"varint,15,opt,name=observations,proto3" json:"observations,omitempty"`
@@ -4574,7 +4576,7 @@ type Link struct {
 	ShareRatio float64 `protobuf:"fixed64,21,opt,name=share_ratio,json=shareRatio,proto3" json:"share_ratio,omitempty"`
 	// Named flows, most of whose heavy observations name it.
 	Flows uint64 `protobuf:"varint,22,opt,name=flows,proto3" json:"flows,omitempty"`
-	// The cells with the most heavy observations that name it, at most 10.
+	// Cells whose observations name it, at most 10, those with the most heavy ones first.
 	Dependents    []*Dependent `protobuf:"bytes,23,rep,name=dependents,proto3" json:"dependents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5442,7 +5444,7 @@ func (x *Location) GetCandidateCount() uint32 {
 	return 0
 }
 
-// LocationsResponse are the locations that heavy observations name most.
+// LocationsResponse are the locations that observations name.
 type LocationsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The windows of the answer; in JSON its fields are inline.
@@ -6707,8 +6709,8 @@ type WindowEvent struct {
 	Final bool `protobuf:"varint,11,opt,name=final,proto3" json:"final,omitempty"`
 	// The server's time when it made the event.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
-	// Seconds from the end of the window until as_of.
-	AgeS float64 `protobuf:"fixed64,21,opt,name=age_s,json=ageS,proto3" json:"age_s,omitempty"`
+	// Seconds from the end of the newest window with observations until as_of. Not set before the first.
+	AgeS *float64 `protobuf:"fixed64,21,opt,name=age_s,json=ageS,proto3,oneof" json:"age_s,omitempty"`
 	// Producers that should send; see HealthResponse.
 	ExpectedProducers uint32 `protobuf:"varint,22,opt,name=expected_producers,json=expectedProducers,proto3" json:"expected_producers,omitempty"`
 	// Expected producers that sent rows of the window. Windows without rows count by the clock.
@@ -6718,7 +6720,7 @@ type WindowEvent struct {
 	// With encoding=frames: the frames have only the cells that differ from an earlier window of the
 	// stream, the one that starts at this time. Remove cells without observations.
 	Base *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=base,proto3" json:"base,omitempty"`
-	// With encoding=frames: the cells of a watch, instead of cells.
+	// With encoding=frames: the cells of a watch; cells is empty.
 	Frames []byte `protobuf:"bytes,9,opt,name=frames,proto3" json:"frames,omitempty"`
 	// Flows of the window, if the watch asks for them. Provisional rows have none: flows come with
 	// the final rows.
@@ -6816,8 +6818,8 @@ func (x *WindowEvent) GetAsOf() *timestamppb.Timestamp {
 }
 
 func (x *WindowEvent) GetAgeS() float64 {
-	if x != nil {
-		return x.AgeS
+	if x != nil && x.AgeS != nil {
+		return *x.AgeS
 	}
 	return 0
 }
@@ -6971,7 +6973,7 @@ type Heartbeat struct {
 	Revision string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// The server's time.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// Seconds since the end of the newest window.
+	// Seconds since the end of the newest window with observations.
 	AgeS          *float64 `protobuf:"fixed64,3,opt,name=age_s,json=ageS,proto3,oneof" json:"age_s,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8581,11 +8583,11 @@ const file_query_proto_rawDesc = "" +
 	"\x05age_s\x18\x14 \x01(\x01B\t\x8a\xb5\x18\x05B\x031.2H\x00R\x04ageS\x88\x01\x01\x128\n" +
 	"\x12expected_producers\x18\x15 \x01(\rB\t\x8a\xb5\x18\x05B\x014H\x01R\x11expectedProducers\x126\n" +
 	"\x11present_producers\x18\x16 \x01(\rB\t\x8a\xb5\x18\x05B\x014H\x01R\x10presentProducersB\b\n" +
-	"\x06_age_s\"\xcc\x06\n" +
+	"\x06_age_s\"\xe3\x06\n" +
 	"\x0fVerdictResponse\x127\n" +
 	"\x05about\x18\x01 \x01(\v2\x19.csigscope.query.v1.AboutB\x06\x8a\xb5\x18\x02P\x01R\x05about\x12J\n" +
-	"\x04kind\x18\x02 \x01(\x0e2\x1f.csigscope.query.v1.VerdictKindB\x15\x8a\xb5\x18\x118\x01B\rwas_congestedR\x04kind\x12T\n" +
-	"\x04text\x18\x03 \x01(\tB@\x8a\xb5\x18<8\x01B8Congested now: 2 places; 39 of 240 cells were congested.R\x04text\x12\x89\x01\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x1f.csigscope.query.v1.VerdictKindB\x15\x8a\xb5\x18\x118\x01B\rwas_congestedR\x04kind\x12k\n" +
+	"\x04text\x18\x03 \x01(\tBW\x8a\xb5\x18S8\x01BOCongested at 2026-01-05 00:00:24 UTC: 2 places; 39 of 240 cells were congested.R\x04text\x12\x89\x01\n" +
 	"\x05notes\x18\x04 \x03(\tBs\x8a\xb5\x18oBk[\"2 of 16 taps are silent: rack3, rack7; cells that they see may be missing or look better than they are.\"]H\x01R\x05notes\x127\n" +
 	"\asignals\x18\x05 \x03(\tB\x1d\x8a\xb5\x18\x19B\x17[\"min_abw\",\"max_delay\"]R\asignals\x12\x1f\n" +
 	"\x05cells\x18\x06 \x01(\x04B\t\x8a\xb5\x18\x05B\x03240R\x05cells\x12,\n" +
@@ -8901,7 +8903,7 @@ const file_query_proto_rawDesc = "" +
 	"\x06Stored\x12N\n" +
 	"\x05first\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:00:00ZR\x05first\x12L\n" +
 	"\x04last\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:10:00ZR\x04last\x127\n" +
-	"\asignals\x18\x03 \x03(\tB\x1d\x8a\xb5\x18\x19B\x17[\"min_abw\",\"max_delay\"]R\asignals\"\x83\a\n" +
+	"\asignals\x18\x03 \x03(\tB\x1d\x8a\xb5\x18\x19B\x17[\"min_abw\",\"max_delay\"]R\asignals\"\x92\a\n" +
 	"\vWindowEvent\x125\n" +
 	"\brevision\x18\x01 \x01(\tB\x19\x8a\xb5\x18\x15B\x130000000000000007-42R\brevision\x12[\n" +
 	"\fwindow_start\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:00:00ZR\vwindowStart\x12W\n" +
@@ -8911,9 +8913,9 @@ const file_query_proto_rawDesc = "" +
 	"\x12completeness_ratio\x18\x05 \x01(\x01B\a\x8a\xb5\x18\x03B\x011R\x11completenessRatio\x12%\n" +
 	"\adurable\x18\x06 \x01(\bB\v\x8a\xb5\x18\aB\x05falseR\adurable\x12!\n" +
 	"\x05final\x18\v \x01(\bB\v\x8a\xb5\x18\aB\x05falseR\x05final\x12P\n" +
-	"\x05as_of\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampB\x1f\x8a\xb5\x18\x1b8\x01B\x172026-01-20T09:00:01.08ZR\x04asOf\x12\x1f\n" +
+	"\x05as_of\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampB\x1f\x8a\xb5\x18\x1b8\x01B\x172026-01-20T09:00:01.08ZR\x04asOf\x12$\n" +
 	"\x05age_s\x18\x15 \x01(\x01B\n" +
-	"\x8a\xb5\x18\x06B\x040.08R\x04ageS\x126\n" +
+	"\x8a\xb5\x18\x06B\x040.08H\x00R\x04ageS\x88\x01\x01\x126\n" +
 	"\x12expected_producers\x18\x16 \x01(\rB\a\x8a\xb5\x18\x03B\x014R\x11expectedProducers\x124\n" +
 	"\x11present_producers\x18\x17 \x01(\rB\a\x8a\xb5\x18\x03B\x014R\x10presentProducers\x12%\n" +
 	"\x06signal\x18\a \x01(\tB\r\x8a\xb5\x18\tB\amin_abwR\x06signal\x12J\n" +
@@ -8921,7 +8923,8 @@ const file_query_proto_rawDesc = "" +
 	"\x06frames\x18\t \x01(\fB\x10\x8a\xb5\x18\fB\bQ1NGMQ==H\x01R\x06frames\x126\n" +
 	"\x05flows\x18\f \x03(\v2\x18.csigscope.query.v1.FlowB\x06\x8a\xb5\x18\x02H\x01R\x05flows\x12.\n" +
 	"\x05cells\x18\n" +
-	" \x03(\v2\x18.csigscope.query.v1.CellR\x05cells\"j\n" +
+	" \x03(\v2\x18.csigscope.query.v1.CellR\x05cellsB\b\n" +
+	"\x06_age_s\"j\n" +
 	"\aDurable\x12_\n" +
 	"\rwindow_starts\x18\x01 \x03(\v2\x1a.google.protobuf.TimestampB\x1e\x8a\xb5\x18\x1aB\x18[\"2026-01-20T09:00:00Z\"]R\fwindowStarts\"?\n" +
 	"\x06Synced\x125\n" +
@@ -9420,6 +9423,7 @@ func file_query_proto_init() {
 	file_query_proto_msgTypes[24].OneofWrappers = []any{}
 	file_query_proto_msgTypes[34].OneofWrappers = []any{}
 	file_query_proto_msgTypes[52].OneofWrappers = []any{}
+	file_query_proto_msgTypes[54].OneofWrappers = []any{}
 	file_query_proto_msgTypes[57].OneofWrappers = []any{}
 	file_query_proto_msgTypes[65].OneofWrappers = []any{
 		(*WatchResponse_Snapshot)(nil),

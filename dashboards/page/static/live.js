@@ -23,8 +23,8 @@ let refreshed = 0;
 let newest = null; // {start, end, signal, completeness_ratio, final} of the last window
 let cells = null; // LiveCells of that window
 let told = null; // start of the last window that had its own event
-let heard = 0; // performance.now() when newest arrived
-let aged = 0; // its age at that time, ms
+let heard = 0; // performance.now() of the last event with an age
+let aged = 0; // age of the newest observations at that time, ms
 let connected = false;
 let columns = null; // newest as columns of a signal model
 let said = "";
@@ -59,7 +59,7 @@ export function restart() {
 function watch() {
   stream?.close();
   newest = columns = null;
-  heard = performance.now();
+  [heard, aged] = [performance.now(), 0];
   const query = new URLSearchParams({ signal: App.view.signal, level: App.view.level, windows: 1, heartbeat: `${HEARTBEAT}s`, encoding: "frames" });
   cells = new LiveCells();
   told = null;
@@ -81,27 +81,29 @@ const taken = {
     told = null;
     if (!about.windows) return;
     cells.take(frames, false);
-    hear({ ...about, start: about.from, end: about.to }, (about.age_s ?? 0) * 1000);
+    hear({ ...about, start: about.from, end: about.to });
   },
   window: ({ frames, base, ...about }) => {
     if (newest && about.window_start < newest.start) return; // late event of an earlier window
     if (base && base !== told) return watch(); // changes to an unknown base
     told = about.window_start;
     cells.take(frames, Boolean(base));
-    // Windows without rows are added by the clock and do not count as new data.
-    hear({ ...about, start: about.window_start, end: about.window_end }, about.present_producers ? 0 : aged + performance.now() - heard);
+    hear({ ...about, start: about.window_start, end: about.window_end });
   },
-  heartbeat: (beat) => {
-    if (beat.age_s !== undefined) [heard, aged] = [performance.now(), beat.age_s * 1000];
-  },
+  heartbeat: takeAge,
 };
 
-function hear(window, age) {
+function hear(window) {
   newest = window;
-  [heard, aged] = [performance.now(), age];
+  takeAge(window);
   columns = null;
   tick();
   if (App.view.window === NOW) App.show();
+}
+
+// takeAge takes the age of the newest observations; events have none before the first ones.
+function takeAge({ age_s }) {
+  if (age_s !== undefined) [heard, aged] = [performance.now(), age_s * 1000];
 }
 
 // tick checks the clock, since silence causes no event.
@@ -119,8 +121,8 @@ function tick() {
   if (stale !== was) App.show();
 }
 
-// age returns the age of the newest window in ms; without a stream, the age of the newest stored
-// one.
+// age returns the age of the newest observations in ms; without a stream, the age of the newest
+// stored window.
 function age() {
   if (stream) return newest ? aged + performance.now() - heard : Infinity;
   const model = App.model;

@@ -236,6 +236,9 @@ func (c *Captures) write(ctx context.Context, n *numbers, e *replay.Examined) (*
 		return nil, err
 	}
 	doc.Coverage.SetTaps(n.taps, c.Taps)
+	if e.To == 0 { // no packet has a tag or a reflection
+		doc.From, doc.To = doc.Coverage.Period()
+	}
 	ground := &report.VerdictInput{Names: c.Names, Groups: c.Fabric.Groups(), Thresholds: c.Thresholds}
 	if c.Fabric.TopologyRevision() != "" {
 		ground.Fabric = c.Fabric

@@ -56,13 +56,3 @@ const (
 	// OddReasons bounds OddReason.
 	OddReasons = iota
 )
-
-var oddNames = [OddReasons]string{"cut", "long", "l2", "tunnel", "ip", "udp", "options"}
-
-// String returns the reason's name in metrics and logs, such as "tunnel".
-func (r OddReason) String() string {
-	if r < OddReasons {
-		return oddNames[r]
-	}
-	return "unknown"
-}

@@ -402,11 +402,7 @@ func TestParser(t *testing.T) {
 			if len(m.ringRows.flows) < 150 || overUDP < 20 {
 				t.Errorf("only %d flows, %d of them with reflections over UDP", len(m.ringRows.flows), overUDP)
 			}
-			parts := make(map[string]int)
-			for i, n := range m.odd {
-				parts[OddReason(i).String()] = n
-			}
-			t.Logf("%d of %d frames counted, odd: %v; %d flows, %d with reflections over UDP", m.counted, frames, parts, len(m.ringRows.flows), overUDP)
+			t.Logf("%d of %d frames counted, odd by OddReason: %v; %d flows, %d with reflections over UDP", m.counted, frames, m.odd, len(m.ringRows.flows), overUDP)
 		})
 	}
 }

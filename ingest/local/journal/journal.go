@@ -140,7 +140,7 @@ func (j *Journal) Stats() Stats {
 }
 
 // Resume returns the marks of the last round of an earlier process, nil if there is none, and
-// cuts its unfinished rows of taps. It calls missing for each mark with the gaps: the time from
+// ends its unfinished rows of taps at that round. It calls missing for each mark with the gaps: the time from
 // the mark until the taps were opened, and the windows open at the mark. An error of missing
 // ends Resume.
 func (j *Journal) Resume(windows *window.Settings, missing func(*local.Mark, []store.Gap) error) ([]local.Mark, error) {

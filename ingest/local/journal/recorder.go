@@ -92,7 +92,7 @@ type tapRecords struct {
 	Findings []store.FindingRow // waiting to be written
 }
 
-// resume restores the records of an earlier process and cuts its unfinished rows at the time of
+// resume restores the records of an earlier process and ends its unfinished rows at the time of
 // its last round; the rings of this process have identities of their own.
 func (r *Recorder) resume(kept []byte, at time.Time) error {
 	if len(kept) == 0 {

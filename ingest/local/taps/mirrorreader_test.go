@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-var everyMirror = decode.Mirrors{ERSPAN: true, GRETAP: true, VXLAN: decode.DefaultVXLANPort, TZSP: decode.DefaultTZSPPort}
+var everyMirror = decode.Mirrors{ERSPAN: true, GRETAP: true, VXLAN: decode.DefaultVXLANPort, TZSP: decode.TZSPPort}
 
 // unhex decodes a frame written in groups of hex digits.
 func unhex(t *testing.T, groups ...string) []byte {

@@ -126,7 +126,7 @@ func (t *Tap) takeOver(old *Tap) (reopen bool, err error) {
 	return true, nil
 }
 
-// newReader is the tap of an interface, by who is to read it.
+// newReader makes the tap of an interface for its configured reader.
 func newReader(c *Interface, of *Config) (*Tap, error) {
 	if c.By != ByKernel && c.By != ByEither {
 		return newInterface(c, of)
@@ -141,10 +141,10 @@ func newReader(c *Interface, of *Config) (*Tap, error) {
 	return newInterface(c, of)
 }
 
-// counting is how packets are counted in the kernel: that follows the settings while the tap goes on.
+// counting configures a tap counted in the kernel. Changed window.Settings need no new tap.
 type counting struct{ bpf.Config }
 
-// newCounting is the tap of an interface whose packets the kernel counts. It fails where the kernel or the settings do not
+// newCounting makes the tap of an interface whose packets the kernel counts. It fails where the kernel or the settings do not
 // allow that, before anything is open.
 func newCounting(c *Interface, of *Config) (*Tap, error) {
 	// The number of rings does not matter: each processor counts what it receives.

@@ -28,7 +28,7 @@ import (
 
 const (
 	room      = "min_abw_ratio" // the signal behind the weights
-	mostAge   = 3 * time.Second // of the newest window: older answers are outdated
+	mostAge   = 3 * time.Second // of the newest observations: older answers are outdated
 	full      = 10              // weight of a path that is not limited
 	calm      = 5               // windows without congestion before a path gets its weight back
 	dark      = 3               // windows without packets on a path, while others have some, before it counts as failed
@@ -160,7 +160,7 @@ func (c *controller) look(ctx context.Context) error {
 	if about.GetTo() == nil {
 		return nil // no window has ended yet
 	}
-	age, complete := time.Since(end), about.GetCompletenessRatio()
+	age, complete := time.Duration(about.GetAgeS()*float64(time.Second)), about.GetCompletenessRatio()
 	if hold := age > mostAge || complete < 1; hold != c.held {
 		c.held = hold
 		c.log.Info("freshness of links changed", slog.Bool("stale", hold), slog.Duration("age", age.Round(time.Millisecond)), slog.Float64("completeness", complete))

@@ -119,7 +119,11 @@ func (d *document) question(m protoreflect.MethodDescriptor) object {
 		parameters = append(append(parameters, d.parameters(d.Messages().ByName("WaitRequest"))...), ifNoneMatch)
 		headers["ETag"] = etag
 	}
-	out["parameters"], out["responses"] = parameters, answers(content, headers)
+	responses := answers(content, headers)
+	if m.Input().Fields().ByName("cursor") != nil {
+		responses[gone] = object{"$ref": "#/components/responses/" + gone}
+	}
+	out["parameters"], out["responses"] = parameters, responses
 	return out
 }
 
@@ -251,12 +255,17 @@ func answers(content, headers object) object {
 		out["304"] = object{"description": "Nothing has changed.", "headers": headers}
 	}
 	for code := range refusals {
-		out[code] = object{"$ref": "#/components/responses/" + code}
+		if code != gone {
+			out[code] = object{"$ref": "#/components/responses/" + code}
+		}
 	}
 	return out
 }
 
-// refusal is a possible refusal of any question.
+// gone is the status of a refused page, which only questions with a cursor have.
+const gone = "410"
+
+// refusal is a possible refusal of a question.
 type refusal struct {
 	description string
 	retry       bool
@@ -269,6 +278,7 @@ var refusals = map[string]refusal{
 	"403":     {"The role of the credential, or the web site of the request, does not permit this.", false},
 	"404":     {"Nothing is stored, or there is no such resource.", false},
 	"405":     {"Use GET.", false},
+	gone:      {"The answer of the cursor is no longer kept: leave the cursor out to start over.", false},
 	"413":     {"Requests have no body.", false},
 	"414":     {"The parameters are longer than 4096 bytes: name fewer groups, or their parents.", false},
 	"422":     {"A parameter is wrong: detail and errors name it and the expected values.", false},

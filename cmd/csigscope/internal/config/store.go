@@ -41,7 +41,7 @@ type Retention struct {
 // Outbox configures where rows wait on disk for the store. Flags may override its keys.
 type Outbox struct {
 	Dir       string   `yaml:"dir,omitempty" unit:"folder" default:"in the embedded store's folder, for a server in the user's data folder" help:"folder in which rows wait on disk until the store has them, or none"`
-	Size      Bytes    `yaml:"size" range:"64MiB.." help:"largest size of the outbox; when it is full, collect drops the oldest rows of the shortest windows, and replay waits for the store"`
+	Size      Bytes    `yaml:"size" range:"64MiB.." help:"largest size of the outbox; when it is full, collect drops flows first, then the oldest rows of the shortest windows, and replay waits for the store"`
 	Retention Duration `yaml:"retention" range:"0s..1h" help:"how long rows are kept after the store took them, to be sent again if it comes back without them"`
 	// Interval is nil for the default, which depends on the store.
 	Interval *Duration `yaml:"interval,omitempty" range:"0s..10m" default:"10s for a server, 1s for an embedded store" help:"how long rows wait to be sent together with others"`
