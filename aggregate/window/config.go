@@ -120,6 +120,12 @@ func (c Config) withDefaults() (Config, error) {
 	return c, errors.Join(aggregate.CheckWeight(c.Weight), checkMaxKeys(c.MaxKeys))
 }
 
+// Check returns the error for a configuration that NewShard refuses.
+func (c Config) Check() error {
+	_, err := c.withDefaults()
+	return err
+}
+
 // resolutionsOf returns the resolutions, or the default ones.
 func resolutionsOf(list []time.Duration) []time.Duration {
 	if len(list) > 0 {
@@ -260,17 +266,24 @@ func sameFinding(a, b *finding.Config) bool {
 	return slices.Equal(a.Senders, b.Senders) && a.MaxSubjects == b.MaxSubjects
 }
 
-// shard returns the configuration of a tap's shard, and its watcher, nil for none.
-func (s *Settings) shard(tap *Tap, from *Origin) (cfg Config, watch *finding.Watcher, err error) {
-	cfg = Config{
-		Domain: s.Decode.Domain, Resolver: s.Resolver, Source: from.Source, SeqBase: from.SeqBase,
+// Config returns the configuration of a tap's shard, without a Watch.
+func (s *Settings) Config(tap Tap) Config {
+	cfg := Config{
+		Domain: s.Decode.Domain, Resolver: s.Resolver, Source: aggregate.Source{Epoch: s.Epoch},
 		Resolutions: s.Resolutions, FineHeavyOnly: s.FineHeavyOnly, MaxKeys: s.MaxKeys, Flows: s.Flows,
-		LocateUntouched: s.LocateUntouched, UDPRepeat: s.UDPRepeat, Tap: *tap,
+		LocateUntouched: s.LocateUntouched, UDPRepeat: s.UDPRepeat, Tap: tap,
 	}
-	cfg.Source.Epoch = s.Epoch
 	for _, r := range resolutionsOf(s.Resolutions) {
 		cfg.Lateness = append(cfg.Lateness, s.LatenessOf(r))
 	}
+	return cfg
+}
+
+// shard returns the configuration of a tap's shard, and its watcher, nil for none.
+func (s *Settings) shard(tap *Tap, from *Origin) (cfg Config, watch *finding.Watcher, err error) {
+	cfg = s.Config(*tap)
+	cfg.Source, cfg.SeqBase = from.Source, from.SeqBase
+	cfg.Source.Epoch = s.Epoch
 	if s.Finding == nil {
 		return cfg, nil, nil
 	}

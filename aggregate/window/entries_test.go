@@ -4,7 +4,9 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/decode"
@@ -178,5 +180,45 @@ func TestKeyCacheStaysBounded(t *testing.T) {
 	}
 	if len(keys.slots) > 4096 || keys.resets == 0 {
 		t.Errorf("%d slots, %d resets", len(keys.slots), keys.resets)
+	}
+}
+
+// oneLocation has a location for each locator metadata value.
+type oneLocation struct{}
+
+func (oneLocation) Group(netip.Addr) aggregate.GroupID { return 1000 }
+
+func (oneLocation) Locate(_ csig.Layout, _ uint8, lm uint16, _, _ netip.Addr) (aggregate.LocationID, uint64) {
+	return aggregate.LocationID(5000 + uint64(lm)), 0
+}
+
+type noSink struct{}
+
+func (noSink) WriteBlock(context.Context, *aggregate.Block) error { return nil }
+
+// TestShortWindowsSortLittle: short windows close without a pass over all series, although each
+// has a new one and later series are known when it closes.
+func TestShortWindowsSortLittle(t *testing.T) {
+	s, err := NewShard(Config{
+		Domain: testDomain(t), Resolver: oneLocation{}, Tap: TapAt("", 1), Resolutions: []time.Duration{time.Millisecond, time.Second},
+	}, noSink{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var passes, sorted int
+	for i := range 8000 { // windows of 1 s close, with a pass, at 3 s and every second from then on
+		o := decode.Observation{
+			TimeNS: int64(i+1) * int64(time.Millisecond), Kind: decode.Tag, Flags: decode.HasAddrs, Bytes: 100,
+			Tag: csig.Tag{Layout: csig.Layout{Format: csig.Wide, Profile: csig.UEC050}, T: 1, S: 9, LM: uint16(i + 1)},
+		}
+		if err := s.Add(t.Context(), []decode.Observation{o}); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(s.series.order); n != sorted {
+			passes, sorted = passes+1, n
+		}
+	}
+	if passes == 0 || passes > 20 {
+		t.Errorf("%d passes over all series, want one each second", passes)
 	}
 }

@@ -114,13 +114,16 @@ func (s *Shard) pick(w *window, heavyOnly bool) {
 		add(id, entry|wideBit)
 		r.buckets += int(min(w.wide[entry].count, csig.DistIndexes))
 	}
-	// A short window with only new series must not cost a pass over all series.
+	// Ranks of old series stay in order when new ones appear, so a window without new series needs no
+	// pass over all series, nor does a short one with some.
 	const few = 8
-	if int(newest) >= len(s.series.rank) && len(r.picked)*few < len(s.series.list) {
-		s.series.sortPicked(r.picked)
-		return
+	if int(newest) >= len(s.series.rank) {
+		if len(r.picked)*few < len(s.series.list) {
+			s.series.sortPicked(r.picked)
+			return
+		}
+		s.series.sort()
 	}
-	s.series.sort()
 	for i, p := range r.picked {
 		r.picked[i] = uint64(s.series.rank[p>>32])<<32 | p&(1<<32-1)
 	}

@@ -123,6 +123,8 @@ func (l *slowLog) WriteBlock(context.Context, *aggregate.Block) error { return l
 
 func (l *slowLog) Commit(context.Context, []byte) error { return <-l.release }
 
+func (l *slowLog) Sync(context.Context) error { return l.full }
+
 // TestWatchedStore: live readers see the blocks that the store has accepted, as durable once a
 // round is committed.
 func TestWatchedStore(t *testing.T) {
@@ -133,7 +135,11 @@ func TestWatchedStore(t *testing.T) {
 		defer live.Publish()
 		return s.WriteBlock(t.Context(), tabletest.Block(rand.New(rand.NewPCG(1, 2)), 1, time.Unix(1e9, 0), 4, csig.MaxDelay))
 	}
-	log.full = errors.New("disk full")
+	described := false
+	s.describe = func() { described, log.full = true, errors.New("disk full") }
+	if err := s.Sync(t.Context()); !described || !errors.Is(err, log.full) {
+		t.Errorf("Sync: %v, names written before: %t", err, described)
+	}
 	if err := write(); !errors.Is(err, log.full) || len(live.State().Windows) > 0 {
 		t.Errorf("write to a full log: %v, %d windows are shown", err, len(live.State().Windows))
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/cmd/csigscope/internal/config"
 	"github.com/csigscope/csigscope/dashboards/metrics"
 	"github.com/csigscope/csigscope/ingest/local"
@@ -31,6 +32,7 @@ type collector struct {
 	flags *collectFlags
 	db    *openedStore
 	log   watchedStore // db's store
+	names *journal.Names
 
 	server *remote.Server // nil unless it listens for exporters
 	top    *table.TopBottlenecks
@@ -79,7 +81,8 @@ func (c *collector) openServer() (err error) {
 	}
 	cfg := remote.ServerConfig{
 		Listen: string(ingest.Listen), DangerouslyExposed: c.flags.exposed, Logger: c.logger,
-		Auth: ingest.Auth(), Admission: c.admission(c.network), Live: c.log.watching, Provisional: &c.log,
+		Auth: ingest.Auth(), Admission: c.admission(c.network), Observations: c.observing(c.network),
+		Live: c.log.watching, Provisional: &c.log,
 	}
 	if c.feed != nil {
 		cfg.LiveProvisional = c.feed.memory
@@ -95,6 +98,15 @@ func (c *collector) admission(n *network) remote.Admission {
 	a := n.Config.Collect.Ingest.Admission()
 	a.Limits.MaxBuffered = c.memory.Buffered
 	return a
+}
+
+// observing returns how tags that transports hand over are aggregated: as those of a tap at a
+// receiver.
+func (c *collector) observing(n *network) *window.Config {
+	s := n.Settings()
+	s.Lateness = c.lateness
+	cfg := s.Config(window.TapAt("", 1))
+	return &cfg
 }
 
 // collectSettings returns the settings of collect that a reload does not change. They include
@@ -119,23 +131,24 @@ func (c *collector) holdNames(n *network) {
 	}
 }
 
-// takeOver applies a reloaded configuration to the listeners: the permitted clients, and the
-// names of the fabric file.
+// takeOver applies a reloaded configuration to the listeners: the permitted clients, the names of
+// the fabric file, and the aggregation of observations.
 func (c *collector) takeOver(n *network) error {
 	was, is := aggregate.FineResolution(c.network.Config.Windows.Lengths()), aggregate.FineResolution(n.Config.Windows.Lengths())
 	if c.feed != nil && was != is { // clients would see windows without rows
 		return errors.New("windows.resolutions: --api-listen serves the windows below 1s: restart to change their length")
 	}
 	c.holdNames(n)
-	if c.server != nil {
-		if err := c.server.Use(c.admission(n)); err != nil {
+	if c.feed != nil {
+		if err := c.feed.door.Use(n.Config.API.Settings()); err != nil {
 			return err
 		}
 	}
-	if c.feed != nil {
-		return c.feed.door.Use(n.Config.API.Settings())
+	if c.server == nil {
+		return nil
 	}
-	return nil
+	c.names.Use(n.Naming()) // before observations refer to them
+	return c.server.Use(c.admission(n), c.observing(n))
 }
 
 // openPipeline opens the store, and resumes from the state of an earlier process.
@@ -169,6 +182,7 @@ func (c *collector) openPipeline() error {
 		return err
 	}
 	names = journal.NewNames(c.db.store, marks, c.logger)
+	c.names, c.log.describe = names, func() { names.Begin(nil, nil) }
 	return c.agent.Start(names, &c.log)
 }
 
@@ -307,7 +321,7 @@ func ingestMetrics(s *remote.Server) metrics.Ingest {
 	for _, e := range st.Exporters {
 		m.Exporters = append(m.Exporters, metrics.Exporter{
 			Name: e.Name, LastSeen: e.Last, ClockOffset: e.ClockOffset, Requests: e.Requests, Bytes: e.Bytes, Items: e.StoredItems, Rows: e.StoredRows,
-			Observations: e.StoredObservations, Overflowed: e.OverflowObservations, Repeated: e.RepeatedItems,
+			Observations: e.StoredObservations, Overflowed: e.OverflowObservations, Rejected: e.Rejected, Repeated: e.RepeatedItems,
 			Findings: e.StoredFindings, Flows: e.StoredFlows, FoldedFlows: e.OverflowFlows, Undone: e.UndescribedItems + e.RetriedItems, Denied: e.RefusedItems, Contested: e.Refused[remote.ReasonContested],
 		})
 	}
@@ -354,6 +368,7 @@ type watchedStore struct {
 	watching aggregate.Sinks // also get the blocks of peers
 	live     []*table.Memory // a part of watching; none without --api-listen
 	sharing  *remote.Sharing // nil without peers
+	describe func()          // writes names of groups and locations; nil: nothing
 }
 
 // rowLog makes the rows of taps and exporters durable.
@@ -386,8 +401,14 @@ func (s *watchedStore) WriteProvisional(p *aggregate.Provisional) {
 	}
 }
 
-// Sync implements rowLog.
-func (s *watchedStore) Sync(ctx context.Context) error { return s.durable(ctx, s.rowLog.Sync) }
+// Sync implements rowLog. Rows of exporters' observations have the names of this collector, which
+// a round of its taps would write later.
+func (s *watchedStore) Sync(ctx context.Context) error {
+	if s.describe != nil {
+		s.describe()
+	}
+	return s.durable(ctx, s.rowLog.Sync)
+}
 
 // Commit implements rowLog.
 func (s *watchedStore) Commit(ctx context.Context, marks []byte) error {

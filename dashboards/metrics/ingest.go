@@ -19,6 +19,7 @@ type Exporter struct {
 	Items, Rows              uint64 // stored blocks and batches, and their rows
 	Observations             uint64 // in stored items
 	Overflowed               uint64 // observations in overflow rows because of its key limit
+	Rejected                 uint64 // observations of stored batches that count nowhere, such as repeated reflections
 	Flows, FoldedFlows       uint64 // flow rows in stored items; flow rows folded into a rest because of its limit
 	Findings                 uint64 // finding rows in stored items
 	Contested                uint64 // names that it describes differently from other sources
@@ -55,6 +56,7 @@ func NewIngest(read func() Ingest) *Collector {
 		{c.counter("exporter_rows_total", "Rows taken from the exporter.", "exporter"), func(e *Exporter) *uint64 { return &e.Rows }},
 		{c.counter("exporter_observations_total", "Observations in the blocks and batches taken from the exporter.", "exporter"), func(e *Exporter) *uint64 { return &e.Observations }},
 		{c.counter("exporter_overflow_observations_total", "Observations in overflow rows, because the exporter's key limit was spent.", "exporter"), func(e *Exporter) *uint64 { return &e.Overflowed }},
+		{c.counter("exporter_rejected_observations_total", "Observations in batches taken from the exporter that count nowhere, such as repeated reflections.", "exporter"), func(e *Exporter) *uint64 { return &e.Rejected }},
 		{c.counter("exporter_flows_total", "Rows of flows taken from the exporter.", "exporter"), func(e *Exporter) *uint64 { return &e.Flows }},
 		{c.counter("exporter_folded_flows_total", "Rows of flows added up with all others, because the exporter's limit of flows was spent.", "exporter"), func(e *Exporter) *uint64 { return &e.FoldedFlows }},
 		{c.counter("exporter_findings_total", "Rows of findings taken from the exporter.", "exporter"), func(e *Exporter) *uint64 { return &e.Findings }},

@@ -143,7 +143,7 @@ func TestPermitLimits(t *testing.T) {
 	if n := taken(5); n != 2 { // in a burst of 10 s
 		t.Errorf("%d taken, want 2", n)
 	}
-	if err := s.Use(Admission{Permits: []Permit{{Name: "slow", Limits: Limits{RequestRate: 2}}}}); err != nil {
+	if err := s.Use(Admission{Permits: []Permit{{Name: "slow", Limits: Limits{RequestRate: 2}}}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if n := taken(3); n != 0 {
@@ -153,7 +153,7 @@ func TestPermitLimits(t *testing.T) {
 	if n := taken(10); n != 4 {
 		t.Errorf("%d taken 2 s later, want 4", n)
 	}
-	if err := s.Use(Admission{Permits: []Permit{{Name: "other"}}}); err == nil {
+	if err := s.Use(Admission{Permits: []Permit{{Name: "other"}}}, nil); err == nil {
 		t.Error("a list without the anonymous exporter is in force")
 	}
 	if n := taken(1); n != 0 || s.admitted.Load().of("slow") == nil {
@@ -231,7 +231,7 @@ func TestRevoked(t *testing.T) {
 	wait(t, "both requests are under way", func() bool { return s.atWork("rack1") == 1 && s.atWork("byToken") == 1 })
 	before := l.taken()
 
-	if err := s.Use(Admission{Permits: []Permit{{Name: "rack2"}, {Name: "by*"}}}); err != nil {
+	if err := s.Use(Admission{Permits: []Permit{{Name: "rack2"}, {Name: "by*"}}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []*tls.Conn{begun, idle} {

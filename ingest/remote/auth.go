@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
@@ -169,12 +170,18 @@ func (p *pattern) fits(name string) bool {
 
 // Use applies another admission at once: requests and connections of removed exporters end
 // within a few seconds. Its limits for all exporters together are ignored; those of the start
-// remain.
-func (s *Server) Use(a Admission) error {
+// remain. Batches of observations that arrive from now on are aggregated as configured; nil: they
+// are refused.
+func (s *Server) Use(a Admission, observations *window.Config) error {
 	in, err := newAdmitted(&a, &s.cfg.Auth)
 	if err != nil {
 		return fmt.Errorf("configure collector: %w", err)
 	}
+	o, err := newObserver(observations)
+	if err != nil {
+		return fmt.Errorf("configure collector: observations: %w", err)
+	}
 	s.admitted.Store(in)
+	s.observer.Store(o)
 	return nil
 }

@@ -26,6 +26,7 @@ type exporter struct {
 
 	mu        sync.Mutex
 	streams   map[uint64]*stream // by producer
+	undurable map[blockID]*item  // batches of which the sink has rows that are not durable yet
 	described []described        // its descriptions, latest last
 }
 
@@ -139,15 +140,33 @@ func (e *exporter) incarnation(at blockID, maxStreams int) (*incarnationState, b
 	return s.incarnation(at.incarnation), true
 }
 
-// finish ends the work on a number that begin returned as new.
-func (e *exporter) finish(at blockID, durable bool) {
+// finish ends the work on an item whose number begin returned as new. A batch of which the sink
+// has rows is kept until it is sent again.
+func (e *exporter) finish(it *item, durable bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if s := e.streams[at.producer]; s != nil {
-		if l := s.find(at.incarnation); l != nil {
-			l.dedup.end(at.seq, durable)
+	if s := e.streams[it.at.producer]; s != nil {
+		if l := s.find(it.at.incarnation); l != nil {
+			l.dedup.end(it.at.seq, durable)
 		}
 	}
+	if durable || !it.batch || !it.wrote {
+		return
+	}
+	if e.undurable == nil || len(e.undurable) >= maxInFlightBlocks {
+		e.undurable = map[blockID]*item{} // more than a correct exporter leaves unanswered
+	}
+	it.kept = nil // counted for good
+	e.undurable[it.at] = it
+}
+
+// resume returns a batch of which the sink has rows, nil if there is none with this number.
+func (e *exporter) resume(at blockID) *item {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	it := e.undurable[at]
+	delete(e.undurable, at)
+	return it
 }
 
 // unannounced reports whether an incarnation has not been announced under the epoch.

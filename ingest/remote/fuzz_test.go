@@ -41,6 +41,9 @@ func FuzzPush(f *testing.F) {
 	o.TimeNs[0] = start.UnixNano()
 	o.Stream, o.Incarnation, o.Seq = "nic", 7, 1
 	f.Add(encode(f, &wire.PushRequest{Observations: []*wire.Observations{o}}))
+	more := proto.CloneOf(o)
+	more.Seq, more.TimeNs[1] = 2, -int64(time.Minute) // before the first
+	f.Add(encode(f, &wire.PushRequest{Observations: []*wire.Observations{o, more, more}}))
 	l := newLedger()
 	s, err := NewServer(ServerConfig{
 		Auth: edge.Auth{Anonymous: edge.Peer{Name: "tester"}}, Observations: observing(f), Now: func() time.Time { return start },

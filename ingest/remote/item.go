@@ -17,10 +17,12 @@ type item struct {
 	at       blockID
 	epoch    uint64
 	outcome  wire.Outcome
-	began    bool // its number is taken
-	blocks   []*aggregate.Block
-	record   *wire.Record // instead of blocks
-	observed uint64       // received observations
+	began    bool               // its number is taken
+	batch    bool               // of observations
+	wrote    bool               // the sink has rows of it
+	blocks   []*aggregate.Block // that the sink does not have
+	record   *wire.Record       // instead of blocks
+	observed uint64             // received observations
 
 	rows, folded, foldedObservations, rejected uint64
 	flows, foldedFlows, findings               uint64
@@ -39,12 +41,16 @@ func blockItem(b *wire.Block) *item {
 
 func batchItem(o *wire.Observations) *item {
 	return &item{
-		stream: o.GetStream(), at: blockID{incarnation: o.GetIncarnation(), seq: o.GetSeq()}, observed: uint64(len(o.GetKind())),
+		stream: o.GetStream(), at: blockID{incarnation: o.GetIncarnation(), seq: o.GetSeq()}, batch: true, observed: uint64(len(o.GetKind())),
 	}
 }
 
-// drop releases the item's columns.
-func (it *item) drop() { it.blocks = nil }
+// drop releases the item's columns, unless the sink has a part of them.
+func (it *item) drop() {
+	if !it.wrote || len(it.blocks) == 0 {
+		it.blocks = nil
+	}
+}
 
 // outcomeReasons maps final outcomes to reasons, except those that are not refusals.
 var outcomeReasons = map[wire.Outcome]Reason{
@@ -186,7 +192,8 @@ func (p *push) ask(id uint64) {
 	}
 }
 
-// begin takes an item's number, and announces its incarnation if it is new.
+// begin takes an item's number, and announces its incarnation if it is new. A batch of which the
+// sink has rows becomes what it was then: aggregated again, after a reload, it could give others.
 func (p *push) begin(it *item, producer func(identity, stream string) uint64) verdict {
 	if it.at.seq == 0 {
 		return invalid(errNumber)
@@ -206,6 +213,10 @@ func (p *push) begin(it *item, producer func(identity, stream string) uint64) ve
 		return verdict{outcome: wire.Outcome_OUTCOME_UNSPECIFIED}
 	}
 	it.began = true
+	if earlier := p.e.resume(it.at); earlier != nil {
+		*it = *earlier
+		return toStore
+	}
 	p.announce(it)
 	return toStore
 }

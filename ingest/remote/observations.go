@@ -1,11 +1,14 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"connectrpc.com/connect"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/window"
@@ -28,35 +31,46 @@ const (
 	// blocksBits is the number of low bits of a row's number that count the blocks of a batch.
 	blocksBits = 16
 	maxSeq     = 1<<(64-blocksBits) - 1
+	// maxBatchKeys limits the memory of an observer; the rest of a batch goes to overflow rows.
+	maxBatchKeys = 1 << 15
 
 	flagTrimmed, flagAck = 1, 2
 )
 
-// observer aggregates each batch of observations on its own: the result depends only on the
-// batch, so a batch that arrives twice gives the same rows. Coarse windows are sums over the
-// rows of several batches. It is safe for concurrent use.
+// observer aggregates each batch of observations on its own, under one configuration. Coarse
+// windows are sums over the rows of several batches. The holder of the server's turn to observe
+// uses it.
 type observer struct {
-	cfg window.Config
-	mu  sync.Mutex
-
-	shard *window.Shard
-	got   *[]*aggregate.Block
+	cfg   window.Config
+	shard *window.Shard // nil before the first batch
+	got   []*aggregate.Block
 	obs   []decode.Observation
 }
 
-// defaultObserverKeys limits the memory of an observer.
-const defaultObserverKeys = 1 << 16
-
-func newObserver(cfg window.Config) (*observer, error) {
-	setDefault(&cfg.MaxKeys, defaultObserverKeys)
-	cfg.MaxAhead = 2 * maxSpan // the times within a batch were checked
-	cfg.Horizon = 2 * maxSpan
-	got := new([]*aggregate.Block)
-	shard, err := window.NewShard(cfg, collect{got})
-	if err != nil {
-		return nil, err
+// newObserver returns nil without a configuration.
+func newObserver(cfg *window.Config) (*observer, error) {
+	if cfg == nil {
+		return nil, nil
 	}
-	return &observer{cfg: cfg, shard: shard, got: got}, nil
+	o := &observer{cfg: *cfg}
+	o.cfg.MaxKeys = min(cmp.Or(cfg.MaxKeys, maxBatchKeys), maxBatchKeys)
+	o.cfg.MaxAhead = 2 * maxSpan // the times within a batch were checked
+	o.cfg.Horizon = 2 * maxSpan
+	return o, o.cfg.Check()
+}
+
+// observe waits until a request with observations may aggregate them: one at a time, since their
+// rows take much more memory than the request. The caller calls done when it has dropped them.
+func (s *Server) observe(ctx context.Context, m *wire.PushRequest) (done func(), err error) {
+	if len(m.GetObservations()) == 0 {
+		return func() {}, nil
+	}
+	select {
+	case s.observing <- struct{}{}:
+		return sync.OnceFunc(func() { <-s.observing }), nil
+	case <-ctx.Done():
+		return nil, connect.NewError(connect.CodeUnavailable, errBusy)
+	}
 }
 
 // collect keeps blocks.
@@ -73,27 +87,32 @@ func (c collect) WriteBlock(_ context.Context, b *aggregate.Block) error {
 // blocks returns the blocks of a batch.
 func (o *observer) blocks(obs []decode.Observation, source aggregate.Source, seq uint64) ([]*aggregate.Block, aggregate.Counts, error) {
 	ctx := context.Background()
-	*o.got = nil
+	o.got = nil
+	if o.shard == nil {
+		var err error
+		if o.shard, err = window.NewShard(o.cfg, collect{&o.got}); err != nil {
+			return nil, aggregate.Counts{}, err
+		}
+	}
 	if err := o.shard.Reset(source, seq<<blocksBits); err != nil {
 		return nil, aggregate.Counts{}, err
 	}
 	if err := errors.Join(o.shard.Add(ctx, obs), o.shard.Flush(ctx)); err != nil {
 		return nil, aggregate.Counts{}, err
 	}
-	if len(*o.got) >= 1<<blocksBits {
+	got := o.got
+	if o.got = nil; len(got) >= 1<<blocksBits {
 		return nil, aggregate.Counts{}, errBlocks
 	}
-	return *o.got, o.shard.Counts(), nil
+	return got, o.shard.Counts(), nil
 }
 
 // checkBatch decides whether observations are stored, and aggregates them.
 func (p *push) checkBatch(it *item, m *wire.Observations) verdict {
-	if p.observer == nil {
+	o := p.observer.Load()
+	if o == nil {
 		return verdict{outcome: wire.Outcome_OUTCOME_UNSUPPORTED}
 	}
-	o := p.observer
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	obs, err := observationsOf(m, o.obs[:0])
 	if err != nil {
 		return invalid(err)
@@ -116,7 +135,7 @@ func (p *push) checkBatch(it *item, m *wire.Observations) verdict {
 		return invalid(errNumber)
 	}
 	it.epoch = o.cfg.Source.Epoch
-	if v := p.begin(it, observedProducer); v != toStore {
+	if v := p.begin(it, observedProducer); v != toStore || it.wrote {
 		return v
 	}
 	source := aggregate.Source{Producer: it.at.producer, Incarnation: it.at.incarnation, Epoch: it.epoch}
@@ -135,15 +154,17 @@ func (p *push) checkBatch(it *item, m *wire.Observations) verdict {
 	return toStore
 }
 
-// keepBatch folds the rows beyond the limit of a window in each block of a batch, which depends
-// only on the batch, and reports whether the stream may keep the rest in addition to its
+// keepBatch folds the rows and flows beyond the limits of a window in each block of a batch, which
+// depends only on the batch, and reports whether the stream may keep the rest in addition to its
 // earlier batches. Only windows of 1 s are counted across batches: finer ones have the same
 // keys, and the rows of a minute are those of its seconds.
 func (p *push) keepBatch(it *item, blocks []*aggregate.Block) bool {
 	l := p.e.limits.Load()
 	for _, b := range blocks {
-		kept := windowRows{rows: uint64(min(l.MaxWindowRows, b.Len()))}
+		kept := windowRows{uint64(min(l.MaxWindowRows, b.Len())), uint64(min(l.MaxWindowFlows, len(b.Flows)))}
 		b, folded, observations := overflowRows(b, l.MaxWindowRows)
+		flows, foldedFlows := foldFlows(b.Flows, l.MaxWindowFlows)
+		b.Flows = flows
 		if b.Resolution == int64(time.Second) {
 			it.foldedObservations += observations
 			if !p.keep(it, b, kept, l) {
@@ -152,6 +173,8 @@ func (p *push) keepBatch(it *item, blocks []*aggregate.Block) bool {
 		}
 		it.folded += uint64(folded)
 		it.rows += uint64(b.Len())
+		it.flows += uint64(len(flows))
+		it.foldedFlows += uint64(foldedFlows)
 		it.blocks = append(it.blocks, b)
 	}
 	return true

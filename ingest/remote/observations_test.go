@@ -1,9 +1,14 @@
 package remote
 
 import (
+	"context"
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
@@ -164,5 +169,191 @@ func TestInvalidObservations(t *testing.T) {
 	o.Stream, o.Incarnation, o.Seq = "nic", 1, 1
 	if got := outcomeOf(t, startCollector(t, cfg, l, ""), &wire.PushRequest{Observations: []*wire.Observations{o}}); got != wire.Outcome_OUTCOME_UNSUPPORTED {
 		t.Errorf("%s, want unsupported", got)
+	}
+}
+
+// troubledSink fails once, at a block of the batches or at their Sync, or calls leave at the first
+// block.
+type troubledSink struct {
+	*ledger
+	mu       sync.Mutex
+	failAt   int // number of the block, from 1
+	failSync bool
+	leave    func()
+}
+
+func (s *troubledSink) WriteBlock(ctx context.Context, b *aggregate.Block) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failAt--; s.failAt == 0 {
+		return errSink
+	}
+	if s.leave != nil {
+		s.leave()
+	}
+	return s.ledger.WriteBlock(ctx, b)
+}
+
+func (s *troubledSink) Sync(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failSync {
+		s.failSync = false
+		return errSink
+	}
+	return s.ledger.Sync(ctx)
+}
+
+// TestObservationsAcrossReload: a batch that is sent again after a reload counts once, under one
+// configuration: the earlier one once the sink has rows of it.
+func TestObservationsAcrossReload(t *testing.T) {
+	const before, after = 77, 78
+	for _, test := range []struct {
+		name    string
+		trouble func(s *troubledSink, leave func())
+		epoch   uint64 // of all rows
+	}{
+		{"an answer that gets lost", func(*troubledSink, func()) {}, before},
+		{"rows that are not durable", func(s *troubledSink, _ func()) { s.failSync = true }, before},
+		{"a half-written batch", func(s *troubledSink, _ func()) { s.failAt = 3 }, before},
+		{"a client that leaves", func(s *troubledSink, leave func()) { s.leave = leave }, before},
+		{"nothing written", func(s *troubledSink, _ func()) { s.failAt = 1 }, after},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := newLedger()
+			sink := &troubledSink{ledger: l}
+			cfg := testConfig(t)
+			cfg.Logger, cfg.Observations = nil, observing(t)
+			s := startCollector(t, cfg, sink, "")
+			push := func(ctx context.Context, m *wire.Observations) (wire.Outcome, error) {
+				e := s.exporter("tester", s.admitted.Load().of("tester"))
+				defer e.inFlight.Add(-1)
+				answer, err := s.take(ctx, &call{exporter: e, release: func() {}}, &wire.PushRequest{Observations: []*wire.Observations{proto.CloneOf(m)}})
+				if err != nil {
+					return 0, err
+				}
+				return answer.GetOutcomes()[0], nil
+			}
+			begun := observationsToWire(observations(t, 1, 10)) // announces the run
+			begun.Stream, begun.Incarnation, begun.Seq = "nic", 1, 1
+			if o, err := push(t.Context(), begun); o != wire.Outcome_OUTCOME_STORED {
+				t.Fatal(o, err)
+			}
+			counted := l.totals()[observedProducer("tester", "nic")].observations
+
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			test.trouble(sink, leave)
+			obs := observations(t, 2, 3000)
+			m := observationsToWire(obs)
+			m.Stream, m.Incarnation, m.Seq = "nic", 1, 2
+			if o, err := push(ctx, m); err != nil && connect.CodeOf(err) != connect.CodeUnavailable || err == nil && o != wire.Outcome_OUTCOME_STORED {
+				t.Fatal(o, err)
+			}
+			reloaded := observing(t)
+			reloaded.Source.Epoch, reloaded.Resolutions = after, []time.Duration{100 * time.Millisecond, time.Second}
+			if err := s.Use(cfg.Admission, reloaded); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := push(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			if o, err := push(t.Context(), m); o != wire.Outcome_OUTCOME_REPEAT {
+				t.Error("the last repeat:", o, err)
+			}
+			seconds := uint64(0)
+			for id, v := range l.rows {
+				if id.seq>>blocksBits != 2 {
+					continue
+				}
+				if id.Epoch != test.epoch {
+					t.Fatalf("a row under epoch %d, want %d", id.Epoch, test.epoch)
+				}
+				if id.resolution == int64(time.Second) {
+					seconds += v.observations
+				}
+			}
+			st := s.Stats().Total
+			checkConservation(t, st)
+			if in := seconds + counted/2 + st.Rejected; l.changed || seconds == 0 || in != 3010 {
+				t.Errorf("%d observations in windows of 1 s, %d rejected: %d of 3010 accounted for", seconds, st.Rejected, in)
+			}
+			if st.Observed != 10+3000*(st.Items-1) || st.StoredObservations != 3010 {
+				t.Errorf("%+v", st)
+			}
+			next := observationsToWire(observations(t, 3, 10))
+			next.Stream, next.Incarnation, next.Seq = "nic", 1, 3
+			if o, err := push(t.Context(), next); o != wire.Outcome_OUTCOME_STORED || !l.has(after) {
+				t.Error("after the reload:", o, err)
+			}
+		})
+	}
+}
+
+// has reports whether there are rows under an epoch.
+func (l *ledger) has(epoch uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id := range l.rows {
+		if id.Epoch == epoch {
+			return true
+		}
+	}
+	return false
+}
+
+// TestObservationsDuringReloads: each observation counts once while the configuration changes all the time.
+func TestObservationsDuringReloads(t *testing.T) {
+	const streams, batches, size = 4, 30, 200
+	l := newLedger()
+	cfg := testConfig(t)
+	cfg.Logger, cfg.Observations = nil, observing(t)
+	cfg.Limits.RequestRate, cfg.Limits.MaxInFlight = 1e6, 2*streams
+	s := startCollector(t, cfg, l, "")
+	done := make(chan struct{})
+	var reloading, pushing sync.WaitGroup
+	reloading.Go(func() {
+		for epoch := uint64(100); ; epoch++ {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			next := observing(t)
+			next.Source.Epoch, next.MaxKeys = epoch, 20 // the rest goes to overflow rows
+			if err := s.Use(cfg.Admission, next); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for i := range streams {
+		pushing.Go(func() {
+			for k := range batches {
+				m := observationsToWire(observations(t, uint64(i*batches+k), size))
+				m.Stream, m.Incarnation, m.Seq = string(rune('a'+i)), 1, uint64(k+1)
+				for _, want := range []wire.Outcome{wire.Outcome_OUTCOME_STORED, wire.Outcome_OUTCOME_REPEAT} {
+					if answer, err := pushTo(t, s, &wire.PushRequest{Observations: []*wire.Observations{m}}); err != nil || answer.GetOutcomes()[0] != want {
+						t.Errorf("batch %d: %v, %v, want %s", k+1, answer.GetOutcomes(), err, want)
+					}
+				}
+			}
+		})
+	}
+	pushing.Wait()
+	close(done)
+	reloading.Wait()
+	seconds, overflow := uint64(0), uint64(0)
+	for id, v := range l.rows {
+		if id.resolution == int64(time.Second) {
+			seconds += v.observations
+			if id.location == uint64(aggregate.OverflowLocation) {
+				overflow += v.observations
+			}
+		}
+	}
+	st := s.Stats().Total
+	checkConservation(t, st)
+	if seconds+st.Rejected != streams*batches*size || overflow != st.OverflowObservations || overflow == 0 || l.changed || l.wrong != nil {
+		t.Errorf("%d observations stored, %d of them in overflow rows, %d rejected, of %d: %+v, %v", seconds, overflow, st.Rejected, streams*batches*size, st, l.wrong)
 	}
 }

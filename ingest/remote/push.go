@@ -59,14 +59,20 @@ func (s *Server) take(ctx context.Context, c *call, m *wire.PushRequest) (*wire.
 	}
 	p := &push{Server: s, e: e, answer: &wire.PushResponse{}}
 	p.takeProvisional(m.GetProvisional(), s.cfg.Provisional)
+	observed, err := s.observe(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	defer observed()
 	p.admit(m)
-	err := p.write(ctx, c)
+	err = p.write(ctx, c)
 	c.release()
 	// Decoded items may be large, and waiting for the disk takes long.
 	m.Reset()
 	for i := range p.items {
 		p.items[i].drop()
 	}
+	observed()
 	if p.written > 0 {
 		if err != nil {
 			s.refuse(e, ReasonSink, slog.String("error", err.Error()))
@@ -211,11 +217,19 @@ func (p *push) writeItems(ctx context.Context, list []*item) error {
 	return nil
 }
 
+// writeItem passes the rows of an item to the sink. A client that leaves does not divide a batch.
 func (p *push) writeItem(ctx context.Context, it *item) error {
-	for _, b := range it.blocks {
-		if err := p.sink.WriteBlock(ctx, b); err != nil {
+	if it.batch {
+		whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.Timeout)
+		defer cancel()
+		ctx = whole
+	}
+	for len(it.blocks) > 0 {
+		if err := p.sink.WriteBlock(ctx, it.blocks[0]); err != nil {
 			return err
 		}
+		it.wrote = true
+		it.blocks[0], it.blocks = nil, it.blocks[1:]
 	}
 	return nil
 }
@@ -228,7 +242,7 @@ func (p *push) finish(durable bool) {
 			it.outcome = wire.Outcome_OUTCOME_UNSPECIFIED
 		}
 		if it.began {
-			p.e.finish(it.at, it.outcome == wire.Outcome_OUTCOME_STORED)
+			p.e.finish(it, it.outcome == wire.Outcome_OUTCOME_STORED)
 		}
 		if it.outcome != wire.Outcome_OUTCOME_STORED {
 			for _, counted := range it.kept {

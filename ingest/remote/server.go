@@ -40,16 +40,16 @@ type ServerConfig struct {
 	DangerouslyExposed bool
 	Auth               edge.Auth // Allows is set from the Admission
 	Admission                    // at the start; see Use
+	// Observations configures the aggregation of observations at the start; nil: they are refused.
+	// Of Source only Epoch is used; SeqBase is not. The caller writes the groups and locations that
+	// its resolver finds, at the latest when the sink's Sync is called.
+	Observations *window.Config
 	// CommitEvery is the minimum time for which blocks are gathered for one Sync; 500 ms by
 	// default. It adds to the delay until they can be queried; a longer time reduces the
 	// store's work.
 	CommitEvery time.Duration
 	// Timeout is the time limit of a request, which may wait for the store; 30 s by default.
 	Timeout time.Duration
-	// Observations configures the aggregation of observations; nil: they are refused. Of Source
-	// only Epoch is used; SeqBase and Sink are not. The caller writes the groups and locations
-	// that its resolver finds.
-	Observations *window.Config
 	// Live receives the windows that peers share; nil: they are refused. It copies what it
 	// keeps, and is called from several goroutines.
 	Live aggregate.Sink
@@ -72,7 +72,8 @@ type Server struct {
 	edge        *edge.Server
 	names       *registry
 	kept        *keptWindows
-	observer    *observer // nil: none
+	observer    atomic.Pointer[observer] // nil: none
+	observing   chan struct{}            // a token for the request that aggregates observations
 	commits     *group[struct{}]
 	announces   *group[announcement]
 	recordGroup *group[exporterRecords]
@@ -114,9 +115,9 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 	}
 	s := &Server{
 		cfg: cfg, limits: limits, sink: sink, now: cfg.Now, logger: cfg.Logger,
-		names:     newRegistry(directory, cfg.Logger),
-		kept:      newKeptWindows(),
-		decoding:  make(chan struct{}, limits.MaxDecoding),
+		names:    newRegistry(directory, cfg.Logger),
+		kept:     newKeptWindows(),
+		decoding: make(chan struct{}, limits.MaxDecoding), observing: make(chan struct{}, 1),
 		exporters: map[string]*exporter{}, peers: map[string]*exporter{}, owners: map[uint64]string{}, reviewEvery: reviewEvery,
 	}
 	s.commits = newGroup(cfg.CommitEvery, cfg.Timeout, func(ctx context.Context, _ []struct{}) error { return sink.Sync(ctx) })
@@ -124,16 +125,11 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 	directory.NotifyContested(s.contested)
 	s.recordGroup = newGroup(cfg.CommitEvery, cfg.Timeout, recordWriter{directory}.write)
 	s.ends = newGroup(cfg.CommitEvery, cfg.Timeout, recordWriter{directory}.end)
-	if err := s.Use(cfg.Admission); err != nil {
+	if err := s.Use(cfg.Admission, cfg.Observations); err != nil {
 		return nil, err
 	}
 	if s.edge, err = s.newEdge(); err != nil {
 		return nil, fmt.Errorf("configure collector: %w", err)
-	}
-	if cfg.Observations != nil {
-		if s.observer, err = newObserver(*cfg.Observations); err != nil {
-			return nil, fmt.Errorf("configure collector: %w", err)
-		}
 	}
 	options := s.options()
 	_, s.handler = wire.NewIngestServiceHandler(service{s}, options...)

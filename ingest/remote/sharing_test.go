@@ -225,7 +225,7 @@ func TestRoles(t *testing.T) {
 		t.Errorf("%d blocks stored, %d seen; want one of each", l.taken(), len(live.list()))
 	}
 	// A peer removed from the list is refused.
-	if err := s.Use(Admission{Permits: []Permit{{Name: "host*"}}}); err != nil {
+	if err := s.Use(Admission{Permits: []Permit{{Name: "host*"}}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := share(t, s, "secret-of-collector1", sharedMessage(t, 2, time.Now())); connect.CodeOf(err) != connect.CodeUnauthenticated {

@@ -1314,21 +1314,30 @@ func (x *Flows) GetSampled() []uint64 {
 }
 
 // Observations are tags and reflections that a transport has decoded for its own use, as columns of
-// equal length. The collector aggregates each batch separately, with its own configuration, so
-// that a batch sent twice is the same rows: batches should hold at least a second.
+// equal length. They need no description: the collector aggregates them as those of a tap at a
+// receiver, with its own configuration, each batch separately. So batches should hold at least a
+// second, and may span 5 minutes; a reflection that is repeated in the next batch counts again.
+//
+// A collector that took a batch does not aggregate it again, whatever its configuration is by then.
+// It knows the last 1024 numbers of an incarnation while it runs. Sent again to its next process, or
+// to another collector, a batch counts once if both have the same configuration.
+//
+// The stream is independent of a stream of blocks with the same name, and has no records. A new
+// process that keeps counting keeps the incarnation; a higher incarnation ends the lower ones, with
+// a gap since their last window.
 type Observations struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Stream          string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
 	Incarnation     uint64                 `protobuf:"fixed64,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Seq             uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
-	TimeNs          []int64                `protobuf:"zigzag64,4,rep,packed,name=time_ns,json=timeNs,proto3" json:"time_ns,omitempty"` // Unix time, each as the difference from the previous one
+	TimeNs          []int64                `protobuf:"zigzag64,4,rep,packed,name=time_ns,json=timeNs,proto3" json:"time_ns,omitempty"` // the first is Unix time, the others are differences from the previous one
 	Source          []byte                 `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"`                         // 16 bytes each: the packet's own addresses, IPv4 mapped
 	Destination     []byte                 `protobuf:"bytes,6,opt,name=destination,proto3" json:"destination,omitempty"`
 	SourcePort      []uint32               `protobuf:"varint,7,rep,packed,name=source_port,json=sourcePort,proto3" json:"source_port,omitempty"`
 	DestinationPort []uint32               `protobuf:"varint,8,rep,packed,name=destination_port,json=destinationPort,proto3" json:"destination_port,omitempty"`
 	Protocol        []byte                 `protobuf:"bytes,9,opt,name=protocol,proto3" json:"protocol,omitempty"`        // IP protocol
 	Kind            []byte                 `protobuf:"bytes,10,opt,name=kind,proto3" json:"kind,omitempty"`               // 1 tag, 2 reflection
-	Encoding        []byte                 `protobuf:"bytes,11,opt,name=encoding,proto3" json:"encoding,omitempty"`       // layout of the tag
+	Encoding        []byte                 `protobuf:"bytes,11,opt,name=encoding,proto3" json:"encoding,omitempty"`       // layout: 0 compact/ietf01, 1 compact/uec050, 2 wide/ietf01, 3 wide/uec050
 	Type            []byte                 `protobuf:"bytes,12,opt,name=type,proto3" json:"type,omitempty"`               // the tag's T
 	Value           []uint32               `protobuf:"varint,13,rep,packed,name=value,proto3" json:"value,omitempty"`     // S
 	Locator         []uint32               `protobuf:"varint,14,rep,packed,name=locator,proto3" json:"locator,omitempty"` // LM

@@ -18,6 +18,7 @@ const (
 	spoolBytes   = 32 << 20  // items between an exporter's spool and its collector
 	sharedBytes  = 80 << 20  // windows that wait for peers, whose queues share the same bytes
 	namesBytes   = 64 << 20  // names from exporters' descriptions
+	tagsBytes    = 128 << 20 // a request with observations, and their aggregation; from the first on
 	apiBytes     = 256 << 20 // answers and tables in progress, names, and 128 stalled watchers
 	blockBytes   = 256 << 10 // block of a ring
 	defaultRing  = 256       // blocks
@@ -122,6 +123,7 @@ func (u *MemoryUse) parts() (fixed, shrinking []part) {
 	add(&fixed, u.Writes, "rows on their way to the store", writerBytes+topBytes)
 	add(&fixed, u.Spools, "the spool", spoolBytes)
 	add(&fixed, u.Exporters, "names of exporters", namesBytes)
+	add(&fixed, u.Exporters, "observations of exporters", tagsBytes)
 	add(&fixed, u.Shares, "windows for peers", sharedBytes)
 	add(&fixed, u.API, "answers and watchers", apiBytes)
 	add(&shrinking, u.Live, "live windows", defaultLiveRows*liveRowBytes)
