@@ -25,7 +25,7 @@ help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/csigscope
-	@[ -e $(BIN) ] || echo "compiling csigscope and its dependencies: the first time takes 100 s of CPU time, so a minute on 2 cores, later ones seconds"
+	@[ -e $(BIN) ] || echo "compiling csigscope and its dependencies: the first time takes some minutes, later ones seconds"
 	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN) ./cmd/csigscope
 
 # Stripped, since packages are for use. Every time in them is the commit's.

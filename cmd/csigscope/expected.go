@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -121,10 +122,9 @@ func expectedProducers(known []store.Producer, taps []table.Producer, silent, pl
 	met := make(map[string]bool) // exporters, and taps of any host
 	for _, p := range known {
 		forgotten[p.ID] = p.Forgotten
-		if exporter, stream, ok := strings.Cut(p.Name, "/"); ok {
-			met[exporter], met[stream] = true, true
+		for _, name := range configuredAs(p.Name) {
+			met[name] = true
 		}
-		met[p.Name] = true
 	}
 	for _, p := range taps {
 		if met[p.Name] = true; !forgotten[p.ID] {
@@ -143,6 +143,23 @@ func expectedProducers(known []store.Producer, taps []table.Producer, silent, pl
 		}
 	}
 	return list
+}
+
+// configuredAs returns the names by which a configuration may know a producer: its own, that of its
+// exporter, and that of its tap, such as eth1 of host1/eth1/0 (credential, interface, ring). A
+// credential may be followed by an instance.
+func configuredAs(producer string) (names []string) {
+	exporter, _, _ := strings.Cut(producer, "/")
+	names = []string{exporter}
+	for rest, more := producer, true; more; _, rest, more = strings.Cut(rest, "/") {
+		names = append(names, rest)
+		if at := strings.LastIndexByte(rest, '/'); at >= 0 {
+			if _, err := strconv.ParseUint(rest[at+1:], 10, 16); err == nil {
+				names = append(names, rest[:at])
+			}
+		}
+	}
+	return names
 }
 
 // down returns the names of silent producers known to be gone, in a process that began at the
