@@ -40,8 +40,9 @@ func TestExpectedProducers(t *testing.T) {
 		{"all wrote", []store.Producer{
 			{ID: 1, Name: "eth0"}, {ID: 2, Name: "eth1"}, {ID: 3, Name: "host1/p0"}, {ID: 4, Name: "host1/p1"}, {ID: 5, Name: "host2/tor"},
 		}, []string{"host1", "host2"}, []string{"tor"}, []string{"eth0", "eth1", "host1/p0", "host1/p1", "host2/tor"}},
-		{"rings of exporters", []store.Producer{{ID: 3, Name: "host1/tor/0"}, {ID: 4, Name: "fleet/host2/eth7/1"}, {ID: 5, Name: "fleet/host3/eth8/0"}},
-			[]string{"host1", "fleet"}, []string{"tor", "eth7", "fleet/host3/eth8"}, []string{"eth0", "eth1", "fleet/host2/eth7/1", "fleet/host3/eth8/0", "host1/tor/0"}},
+		{"rings of exporters", []store.Producer{
+			{ID: 3, Name: "host1/tor/0"}, {ID: 4, Name: "fleet/host2/eth7/1"}, {ID: 5, Name: "fleet/host3/eth8/0"},
+		}, []string{"host1", "fleet"}, []string{"tor", "eth7", "fleet/host3/eth8"}, []string{"eth0", "eth1", "fleet/host2/eth7/1", "fleet/host3/eth8/0", "host1/tor/0"}},
 		{"of another host", []store.Producer{{ID: 9, Name: "eth0"}}, nil, nil, []string{"eth0", "eth0", "eth1"}},
 		{"forgotten", []store.Producer{
 			{ID: 2, Name: "eth1", Forgotten: true},
