@@ -65,7 +65,7 @@ type Counts struct {
 	Blocks, Rows        uint64 // written, all resolutions
 	Deltas              uint64 // windows reopened after they had closed
 	ReflectionEvictions uint64 // flows forgotten before their reflection could repeat
-	CacheResets         uint64 // look-up caches emptied because they were full
+	CacheResets         uint64 // look-up caches emptied because they were full or groups had changed
 	FlowsForgotten      uint64 // by windows whose flow budget was used up, or that closed before a sample: their counts are in the rest
 }
 

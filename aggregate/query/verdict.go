@@ -53,7 +53,7 @@ const (
 	VerdictNotJudged                       // there are observations, but none could be judged
 	VerdictIncomplete                      // nothing observed was congested, but coverage is incomplete
 	VerdictHealthy                         // no cell was congested, and nothing was heavy
-	VerdictBrief                           // something was heavy, and nothing was congested
+	VerdictBrief                           // something was heavy or trimmed, and nothing was congested
 	VerdictWasCongested                    // something was congested, but is not at the end of the range
 	VerdictCongested                       // something is congested at the end of the range
 )
@@ -95,7 +95,7 @@ const (
 	AboutDownlinks                      // ports of one device, towards the hosts
 	AboutFarEnd                         // links into one device
 	AboutHost                           // the links into one host
-	AboutIncast                         // the same, with many sources
+	AboutIncast                         // links into hosts of one group, from three or more sources
 	AboutUnlocated                      // observations without a location
 )
 
@@ -114,7 +114,7 @@ type Statement struct {
 	FarEnd    string              // device at the other end of the ports, if it is one
 	Host      string              // host at the other end of the ports, if it is one
 	Locations []fabric.Location   // named by observations, the most heavy ones first
-	Ports     int                 // number of possible ports, as far as they are named
+	Ports     int                 // number of ports that a considerable part of the heavy observations names, with all possible ports of a set
 	OfPorts   int                 // number of ports of the whole, such as all uplinks of the device
 	State     aggregate.State     // at the end of the range, the worst of the signals
 	Since     int64               // of a congested location, Unix ns

@@ -99,10 +99,10 @@ func (b *verdictBuilder) levelOf(groups []aggregate.GroupID) string {
 	return cmp.Or(level, "group") + "s"
 }
 
-// clock formats a time in UTC, with the date if the range has several days.
+// clock formats a time in UTC, with the date if that or the range's begin is not the date of its end.
 func (b *verdictBuilder) clock(ns int64) string {
-	at := time.Unix(0, ns).UTC()
-	if b.From.UTC().Format(time.DateOnly) != b.To.UTC().Format(time.DateOnly) {
+	at, day := time.Unix(0, ns).UTC(), b.To.UTC().Format(time.DateOnly)
+	if b.From.UTC().Format(time.DateOnly) != day || at.Format(time.DateOnly) != day {
 		return at.Format(time.DateTime)
 	}
 	return at.Format(time.TimeOnly)

@@ -128,7 +128,7 @@ func (f *conformFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	switch broken := c.Broken(); broken {
 	case 0:
-		return f.judged(c, cfg.Metrics)
+		return f.judged(c)
 	case 1:
 		return findingsError{fmt.Errorf("%s breaks 1 rule", f.device)}
 	default:
@@ -137,11 +137,11 @@ func (f *conformFlags) run(cmd *cobra.Command, args []string) error {
 }
 
 // judged returns an error if nothing was compared, which must not look like a passed test.
-func (f *conformFlags) judged(c *replay.Conformance, m *conform.Metrics) error {
+func (f *conformFlags) judged(c *replay.Conformance) error {
 	if c.Counts.Judged == 0 {
 		return errors.New("no packet was found on both sides, so nothing is judged: capture both sides at the same time; if the device changes addresses or tunnels, use --match payload")
 	}
-	if m == nil || m.Has(c.Ports) {
+	if f.metrics == "" || c.WithMetrics {
 		return nil
 	}
 	return fmt.Errorf("--metrics %q: has no port of the captures (%s), so no value is judged: give one capture for each port, as PORT=FILE with the name in that file", f.metrics, strings.Join(c.Ports, ", "))

@@ -97,7 +97,7 @@ func (c *collector) silentExporters() (silent []string) {
 // expected returns the producers of the configuration, the fabric file and the store, and silent
 // exporters.
 func (c *collector) expected(known []store.Producer, silent []string) ([]table.Producer, error) {
-	instance, err := c.network.Config.Collect.Name()
+	instance, err := c.using.Load().Config.Collect.Name()
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func configuredAs(producer string) (names []string) {
 // given time: taps of this host without a link, and exporters without recent requests.
 func (c *collector) down(began time.Time, silent []table.Producer) []string {
 	taps, gone := make(map[uint64]bool), make(map[string]bool)
-	if instance, err := c.network.Config.Collect.Name(); err == nil {
+	if instance, err := c.using.Load().Config.Collect.Name(); err == nil {
 		for _, t := range c.agent.Taps() {
 			taps[local.Producer(instance, t.Name())] = t.State() == capture.LinkUp
 		}

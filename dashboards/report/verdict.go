@@ -26,7 +26,7 @@ type Statement struct {
 	Place     string     `json:"place"`
 	Kind      string     `json:"kind"`
 	State     string     `json:"state"` // at the end of the captures
-	First     *time.Time `json:"first"` // start of the first and end of the last congested window; null if unknown
+	First     *time.Time `json:"first"` // start of the first and end of the last congested window, else of heavy ones; null if unknown
 	Last      *time.Time `json:"last"`
 	Heavy     uint64     `json:"heavy"` // observations over all signals
 	Share     float64    `json:"share"` // share of all heavy observations

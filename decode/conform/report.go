@@ -66,7 +66,7 @@ func (j *Judge) Report() *Report {
 	if j.cfg.Metrics != nil {
 		j.counts.NoMetric = j.cfg.Metrics.missing
 	}
-	r := &Report{Counts: j.counts, Findings: []Finding{}, WithMetrics: j.cfg.Metrics != nil}
+	r := &Report{Counts: j.counts, Findings: []Finding{}, WithMetrics: j.cfg.Metrics != nil && j.cfg.Metrics.Has(j.cfg.Ports)}
 	for rule := range Rule(NumRules) {
 		b := &j.breaches[rule]
 		if b.count == 0 {

@@ -34,14 +34,14 @@ func (p *Pipeline) Reload(ctx context.Context, plan Plan) error {
 			return ErrEnded
 		}
 	case <-ctx.Done():
-		return errors.Join(ctx.Err(), plan.close())
+		return errors.Join(ctx.Err(), plan.Close())
 	case <-p.ended:
-		return errors.Join(ErrEnded, plan.close())
+		return errors.Join(ErrEnded, plan.Close())
 	}
 }
 
-// close closes the sources of a rejected plan.
-func (p *Plan) close() error {
+// Close closes the sources of a plan that was not taken; Reload does that itself if it fails.
+func (p *Plan) Close() error {
 	var failed []error
 	for i := range p.Rings {
 		if s := p.Rings[i].Source; s != nil {
@@ -54,7 +54,7 @@ func (p *Plan) close() error {
 // reload implements Reload in the coordinator. It returns an error if the pipeline fails.
 func (p *Pipeline) reload(ctx context.Context, running *sync.WaitGroup, r *reload) error {
 	if err := r.plan.check(p.workers); err != nil {
-		r.done <- errors.Join(fmt.Errorf("taps: %w", err), r.plan.close())
+		r.done <- errors.Join(fmt.Errorf("taps: %w", err), r.plan.Close())
 		return nil
 	}
 	leaving, begin := p.change(r.plan)

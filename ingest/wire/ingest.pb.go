@@ -805,7 +805,7 @@ func (x *Location) GetFarEnd() uint64 {
 // by minimum and maximum; so blocks of one window add up.
 type Block struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`                                       // name of a tap or a core of it, at most 64 bytes
+	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`                                       // name of a tap or a core of it, at most 128 bytes
 	Incarnation   uint64                 `protobuf:"fixed64,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`                           // one run of the exporter's process, ascending; not 0
 	Seq           uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`                                            // from 1, ascending in a stream's incarnation
 	Epoch         uint64                 `protobuf:"fixed64,4,opt,name=epoch,proto3" json:"epoch,omitempty"`                                       // of the configuration of the rows

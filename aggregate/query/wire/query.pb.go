@@ -3703,7 +3703,8 @@ type Statement struct {
 	ShareRatio float64 `protobuf:"fixed64,10,opt,name=share_ratio,json=shareRatio,proto3" json:"share_ratio,omitempty"`
 	// Named locations, those with the most heavy observations first, at most 64.
 	Locations []string `protobuf:"bytes,11,rep,name=locations,proto3" json:"locations,omitempty"`
-	// Number of ports that heavy observations name.
+	// Number of ports that a considerable part of the heavy observations names, with all possible ports
+	// of a set.
 	Ports uint32 `protobuf:"varint,12,opt,name=ports,proto3" json:"ports,omitempty"`
 	// Number of ports of the whole, such as all uplinks of the device.
 	OfPorts uint32 `protobuf:"varint,13,opt,name=of_ports,json=ofPorts,proto3" json:"of_ports,omitempty"`
@@ -6631,7 +6632,7 @@ type Stored struct {
 	First *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=first,proto3" json:"first,omitempty"`
 	// End of the last window.
 	Last *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=last,proto3" json:"last,omitempty"`
-	// Signals of the last stored hour.
+	// Signals of the last stored day.
 	Signals       []string `protobuf:"bytes,3,rep,name=signals,proto3" json:"signals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -141,8 +141,8 @@ func (a *Agent) Run(ctx context.Context, before, behind []func(context.Context) 
 	return errors.Join(err, back.Wait())
 }
 
-// Reload applies another setup, and keeps the one in use if that fails. Taps in both continue
-// without interruption. adopt applies the rest of the configuration before windows close, since
+// Reload applies another setup. If that fails, the taps of the one in use continue, but effects of
+// adopt remain. Taps in both continue without interruption. adopt applies the rest of the configuration before windows close, since
 // that takes time and credentials may have been revoked. Call Reload only from a function that
 // Run runs before the pipeline.
 func (a *Agent) Reload(ctx context.Context, s Setup, adopt func() error) error {
@@ -154,11 +154,12 @@ func (a *Agent) Reload(ctx context.Context, s Setup, adopt func() error) error {
 	if err != nil {
 		return err
 	}
+	next := plan(&s, set, a.taps)
 	if err := adopt(); err != nil {
-		return err
+		return errors.Join(err, next.Close())
 	}
 	a.names.Use(s.Network)
-	if err := a.pipeline.Reload(ctx, plan(&s, set, a.taps)); err != nil {
+	if err := a.pipeline.Reload(ctx, next); err != nil {
 		return err
 	}
 	a.setup, a.taps = s, set
