@@ -520,9 +520,12 @@ func (b *verdictBuilder) time() {
 		}
 		return elsewhere
 	}
-	spans := make([]spans, len(b.out.Statements))
+	spans, first := make([]spans, len(b.out.Statements)), int64(math.MaxInt64)
 	for i := range b.Signals {
 		rows := &b.Signals[i]
+		for k := range rows.Recent.Windows {
+			first = min(first, rows.Recent.Windows[k].Start)
+		}
 		for _, r := range []*Recent{rows.Earlier, rows.Recent} {
 			if r == nil {
 				continue
@@ -544,7 +547,7 @@ func (b *verdictBuilder) time() {
 	}
 	for n := range spans {
 		s := &b.out.Statements[n]
-		b.dateBack(s)
+		b.dateBack(s, first)
 		s.First, s.Last, s.Onset = spans[n].loaded.first, spans[n].loaded.last, spans[n].congested.last > 0 || s.State == aggregate.Congested
 		if spans[n].congested.last > 0 {
 			s.First, s.Last = spans[n].congested.first, spans[n].congested.last
@@ -563,15 +566,9 @@ func (s *Statement) judge(t aggregate.Thresholds, v aggregate.Verdict, sums *agg
 	}
 }
 
-// dateBack sets the time since which a location is congested, if its windows at hand do not show the
-// beginning: then it is that of its cells, whose history is longer.
-func (b *verdictBuilder) dateBack(s *Statement) {
-	first := int64(math.MaxInt64)
-	for i := range b.Signals {
-		for _, w := range b.Signals[i].Recent.Windows {
-			first = min(first, w.Start)
-		}
-	}
+// dateBack sets the time since which a location is congested if its windows at hand, from first on,
+// do not show the beginning: then it is that of its cells, whose history is longer.
+func (b *verdictBuilder) dateBack(s *Statement, first int64) {
 	if s.Since == 0 || s.Since > first {
 		return
 	}
