@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -52,7 +53,7 @@ func engineLane(t *testing.T, home *errand, count *tally, rng *rand.Rand, kills 
 		killed := make(chan struct{})
 		time.AfterFunc(time.Duration(rng.IntN(60))*time.Millisecond, func() {
 			defer close(killed)
-			killChildren(t)
+			signalChildren(t, syscall.SIGKILL)
 			count.add("engine kills", "any moment")
 		})
 		for ; producer < first+20; producer++ {
