@@ -90,7 +90,8 @@ type Decoder struct {
 	udpReflections []csig.UDPReflection
 	inner          bool // the innermost IP header names the endpoints
 	innerTags      bool
-	counters       Counters
+	counters       Counters // without those in tagged
+	tagged         uint64   // frames with a tag and nothing else to count
 
 	unwraps  bool     // of an Unwrapper: it does not parse mirrored frames
 	mirrors  Mirrors  // held by the tap of the current frame, with nest.holds
@@ -98,7 +99,8 @@ type Decoder struct {
 	mirrored mirrored // the inner frame, if nest.mirrored is MirrorOK
 
 	nest    nesting     // of the current frame
-	ends    Observation // its endpoints, once the walk is inside a tunnel
+	ends    Observation // its endpoints, once the walk is inside a tunnel; scratch before
+	result  Result      // of DecodeTagged with TCP options
 	keeps   bool        // store the frame's segment
 	segment TCPSegment  // its innermost segment, if any
 }
@@ -137,7 +139,13 @@ func New(cfg Config) (*Decoder, error) {
 
 // Counters returns a copy of the counts since New. Like Decode, it belongs to the decoder's
 // goroutine.
-func (d *Decoder) Counters() Counters { return d.counters }
+func (d *Decoder) Counters() Counters {
+	c := d.counters
+	c.Frames += d.tagged
+	c.Reasons[OK] += d.tagged
+	c.Tags += d.tagged
+	return c
+}
 
 // Decode is DecodeFrame for an Ethernet frame of a tap that holds no mirror sessions. It leaves the
 // Bytes of observations undefined.
@@ -159,11 +167,14 @@ func (d *Decoder) Decode(frame []byte, r *Result) {
 //
 // A stripped tag is read as if it were in the frame.
 func (d *Decoder) DecodeFrame(how Framing, f *Frame, r *Result) {
-	if f.TPID == 0 && how == (Framing{Link: Ethernet}) && d.tagged(f, r) {
-		return
-	}
 	d.start(r)
-	if how.Mirrors != (Mirrors{}) {
+	holds := how.Mirrors != (Mirrors{})
+	if how.Link == Ethernet && !holds && f.TPID == 0 {
+		if r.N, r.Reason = d.DecodeTagged(f.Data, f.WireLen, (*[MaxObservations]Observation)(r.Obs)); r.N > 0 {
+			return
+		}
+	}
+	if holds {
 		d.hold(how.Mirrors, f)
 	}
 	if f.TPID != 0 { // of Ethernet alone: cooked captures have the tag in the frame
@@ -172,9 +183,7 @@ func (d *Decoder) DecodeFrame(how Framing, f *Frame, r *Result) {
 		r.Reason = d.walkLink(how.Link, f.Data, r)
 	}
 	d.finish(r)
-	for i := range r.Obs[:r.N] {
-		r.Obs[i].Bytes = f.WireLen
-	}
+	r.setBytes(f.WireLen)
 	if d.nest.mirrored == MirrorOK {
 		for i := range r.own() {
 			r.own()[i].Bytes = d.mirrored.frame.WireLen
@@ -199,6 +208,12 @@ func (d *Decoder) finish(r *Result) {
 	}
 	d.counters.Frames++
 	d.counters.Reasons[r.Reason]++
+}
+
+func (r *Result) setBytes(n uint32) {
+	for i := range r.Obs[:r.N] {
+		r.Obs[i].Bytes = n
+	}
 }
 
 // done returns the reason of a completely parsed frame.

@@ -81,3 +81,10 @@ func (o *Observation) Measured() (src, dst *[16]byte) {
 	}
 	return &o.Src, &o.Dst
 }
+
+// copyEnds sets the endpoints and the acknowledgement number.
+func (o *Observation) copyEnds(from *Observation) {
+	o.Src, o.Dst, o.SrcPort, o.DstPort = from.Src, from.Dst, from.SrcPort, from.DstPort
+	o.Proto, o.Ack = from.Proto, from.Ack
+	o.Flags |= from.Flags
+}

@@ -19,137 +19,132 @@ func (d *Decoder) walkIP(c class, b []byte, r *Result) Reason {
 
 // plain reads a common packet, as defined by transportOf. It changes nothing for any other packet.
 func (d *Decoder) plain(c class, b []byte, r *Result) (reason Reason, ok bool) {
-	if d.keeps || d.nest.holds || d.nest.tunnels > 0 {
+	if d.keeps || d.nest.holds || d.nest.tunnels > 0 || cap(b) < plainLen {
 		return OK, false
 	}
-	var p plainPacket
-	if !d.transportOf(&p, c, b) {
+	o := &d.ends
+	o.Flags = 0
+	options, ok := d.transportOf(c, (*[plainLen]byte)(b[:plainLen]), len(b), o)
+	if !ok {
 		return OK, false
 	}
 	for i := r.Carrier; i < r.N; i++ {
-		p.ends(&r.Obs[i])
+		r.Obs[i].copyEnds(o)
 	}
-	if p.hasOptions() {
-		return d.plainOptions(b, &p, r), true
+	if options > 0 {
+		return d.plainOptions(c, b, options, r), true
 	}
 	return r.done(), true
 }
 
-// tagged reads the Ethernet frames that are most common at a receiver: a tag, and a packet that
-// plain reads. It changes nothing for any other frame.
-func (d *Decoder) tagged(f *Frame, r *Result) bool {
+// DecodeTagged reads the Ethernet frames that are most common at a receiver: a tag, and a TCP or
+// UDP packet without tunnels. It returns the number of observations and the frame's reason, as
+// DecodeFrame does, and fills everything of each observation but TimeNS and Packet. For any other
+// frame it returns 0, leaves obs undefined, and counts nothing: DecodeFrame reads that.
+func (d *Decoder) DecodeTagged(frame []byte, wireLen uint32, obs *[MaxObservations]Observation) (n int, reason Reason) {
 	const data = etherTypeOffset + 2
-	frame := f.Data
-	if len(frame) < data || len(r.Obs) < MaxObservations || d.keeps {
-		return false
+	const most = data + maxTag + plainLen
+	if len(frame) < data || cap(frame) < most || d.keeps {
+		return 0, OK
 	}
-	c := d.classes[be16(frame[etherTypeOffset:])]
+	b := (*[most]byte)(frame[:most])
+	c := d.classes[be16(b[etherTypeOffset:])]
 	if c < firstTag {
-		return false
+		return 0, OK
 	}
-	l := csig.LayoutAt(int(c - firstTag))
-	n := data + l.Format.DataLen()
-	if len(frame) < n+2 {
-		return false
-	}
-	next, b := d.classes[be16(frame[n:])], frame[n+2:]
+	o, l := &obs[0], csig.LayoutAt(int(c-firstTag))
+	o.Tag.Parse(l, b[data:data+maxTag])
+	at := data + l.Format.DataLen() + 2
+	next := d.classes[be16(b[at-2:])]
 	if next-ipv4 > ipv6-ipv4 { // one comparison, because the processor cannot predict which of the two it is
-		return false
+		return 0, OK
 	}
-	var p plainPacket
-	if !d.transportOf(&p, next, b) {
-		return false
+	o.Kind, o.Flags, o.Bytes = Tag, 0, wireLen
+	options, ok := d.transportOf(next, (*[plainLen]byte)(b[at:]), len(frame)-at, o)
+	if !ok {
+		return 0, OK
 	}
-	o := &r.Obs[0]
-	o.Kind, o.Flags, o.Bytes = Tag, 0, f.WireLen
-	o.Tag.Parse(l, frame[data:n])
-	p.ends(o)
-	r.N, r.Reason, r.Encap.n, r.Carrier = 1, OK, 0, 0
+	if options > 0 {
+		return d.taggedOptions(next, frame[at:], options, obs)
+	}
+	d.tagged++
+	return 1, OK
+}
+
+// taggedOptions finishes the frame of a packet b with TCP options, whose tag and ends are read.
+func (d *Decoder) taggedOptions(c class, b []byte, left int, obs *[MaxObservations]Observation) (n int, reason Reason) {
+	r := &d.result
+	r.Obs, r.N, r.Carrier = obs[:], 1, 0
 	d.nest = nesting{}
 	d.counters.Tags++
-	if p.hasOptions() {
-		r.Reason = d.plainOptions(b, &p, r)
-		for i := range r.Obs[:r.N] {
-			r.Obs[i].Bytes = f.WireLen
-		}
-	}
+	r.Reason = d.plainOptions(c, b, left, r)
+	r.setBytes(obs[0].Bytes)
+	r.Obs = nil // it is the caller's
 	d.counters.Frames++
 	d.counters.Reasons[r.Reason]++
-	return true
+	return r.N, r.Reason
 }
 
-// plainPacket is a packet that plain reads. v6 is 1 for IPv6, and tcp for TCP, else 0: numbers for
-// arithmetic. It points into the packet, and for a short one past its end, to bytes that are masked
-// out.
-type plainPacket struct {
-	ip      *[ipv6Len]byte
-	t       *[plainTransport]byte
-	v6, tcp uint64
-	left    int // bytes of the packet from the transport header on, according to the IP header
-}
+const (
+	// maxTag is the length of the longest tag, without its TPID and with the EtherType after it.
+	maxTag = 6 + 2
+	// plainLen is the number of bytes that transportOf reads: the longest IP header, and of the
+	// transport header all but the end of TCP's.
+	plainLen = ipv6Len + plainTransport
 
-// plainTransport is the number of bytes of a transport header that have to be there: those read of
-// TCP's.
-const plainTransport = 14
+	plainTransport = 14
+)
 
-// transportOf finds the transport header of a common packet: TCP or UDP, without tunnels, behind
-// IPv4 without options or IPv6 without extension headers. It returns false for any other packet, and
-// for a short one at the end of its memory.
+// transportOf reads the endpoints of a common packet into o: TCP or UDP, without tunnels, behind
+// IPv4 without options or IPv6 without extension headers. captured is the number of bytes of b that
+// belong to the packet. It returns false for any other packet, and leaves o as it was. For a packet
+// with TCP options, options is the length of its segment according to the IP header, else 0.
 //
 // It gives the same results as walkIPv4 and walkIPv6, but does not branch on the version and the
 // transport. Processors cannot predict those where packets of many flows alternate, and a wrong
 // guess costs as much as the rest of the header.
-func (d *Decoder) transportOf(p *plainPacket, c class, b []byte) bool {
-	const fragments, version4, version6 = 0x3fff, 0x45, 0x60
-	if len(b) < ipv4Len+udpLen || cap(b) < ipv6Len+plainTransport {
-		return false
-	}
-	all, v6 := b[:ipv6Len+plainTransport], uint64(c-ipv4)&1
-	headerLen := ipv4Len + (ipv6Len-ipv4Len)*int(v6)
-	ip, t := (*[ipv6Len]byte)(all), (*[plainTransport]byte)(all[headerLen:])
-	proto, tcp, udp := ip[9-3*v6], 0, 0
+func (d *Decoder) transportOf(c class, b *[plainLen]byte, captured int, o *Observation) (options int, ok bool) {
+	const (
+		fragments, version4, version6 = 0x3fff, 0x45, 0x60
+		mapped                        = 0xffff0000 // of an IPv4 address, in front of its 32 bits
+		ackBit                        = 4          // of the flags
+	)
+	v6 := uint64(c-ipv4) & 1 // 1 for IPv6, as tcp for TCP, else 0: numbers for arithmetic
+	six := -v6
+	headerLen := ipv4Len + int(six&(ipv6Len-ipv4Len))
+	t := (*[plainTransport]byte)(b[headerLen:])
+	proto, tcp, udp := b[9-3*v6], 0, 0
 	if proto == protoTCP {
 		tcp = 1
 	}
 	if proto == protoUDP {
 		udp = 1
 	}
-	odd := uint64(ip[0]^byte(version4+(version6-version4)*v6)) &^ (0xf * v6)
-	odd |= uint64(be16(ip[6:])) & (fragments * (1 - v6))
-	left := int(be16(ip[2+2*v6:])) - ipv4Len*int(1-v6)
-	n := udpLen + (tcpLen-udpLen)*tcp
-	if odd != 0 || tcp|udp == 0 || left < n || len(b)-headerLen < n || d.udpPorts[be16(t[2:])&-uint16(udp)] != 0 {
-		return false
+	odd := uint64(b[0]^version4)&^six | uint64(b[0]^version6)&0xf0&six | uint64(be16(b[6:]))&fragments&^six
+	left := (int(be16(b[2:]))-ipv4Len)&^int(six) | int(be16(b[4:]))&int(six)
+	least := udpLen + (tcpLen-udpLen)*tcp
+	if odd != 0 || tcp|udp == 0 || min(left, captured-headerLen) < least || d.udpPorts[be16(t[2:])&-uint16(udp)] != 0 {
+		return 0, false
 	}
-	*p = plainPacket{ip, t, v6, uint64(tcp), left}
-	return true
-}
-
-// hasOptions reports whether there are TCP options.
-func (p *plainPacket) hasOptions() bool { return (uint64(p.t[12])>>4^tcpLen/4)&-p.tcp != 0 }
-
-// plainOptions reads the options of a packet b.
-func (d *Decoder) plainOptions(b []byte, p *plainPacket, r *Result) Reason {
-	headerLen := ipv4Len + (ipv6Len-ipv4Len)*int(p.v6)
-	t := b[headerLen:]
-	return d.tcp(t[:min(len(t), p.left)], p.left, endpoints{ip: b[:headerLen], proto: protoTCP}, r)
-}
-
-// ends sets the endpoints and the acknowledgement number of an observation.
-func (p *plainPacket) ends(o *Observation) {
-	const (
-		mapped = 0xffff0000 // of an IPv4 address, in front of its 32 bits
-		ackBit = 4          // of the flags
-	)
-	ip, t, six := p.ip, p.t, -p.v6
 	word := func(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
-	four := word(ip[12:])
-	binary.LittleEndian.PutUint64(o.Src[:], word(ip[8:])&six)
-	binary.LittleEndian.PutUint64(o.Src[8:], word(ip[16:])&six|(mapped|four<<32)&^six)
-	binary.LittleEndian.PutUint64(o.Dst[:], word(ip[24:])&six)
-	binary.LittleEndian.PutUint64(o.Dst[8:], word(ip[32:])&six|(mapped|four>>32<<32)&^six)
-	acks := uint64(t[13]) >> ackBit & p.tcp
+	four := word(b[12:])
+	binary.LittleEndian.PutUint64(o.Src[:], word(b[8:])&six)
+	binary.LittleEndian.PutUint64(o.Src[8:], word(b[16:])&six|(mapped|four<<32)&^six)
+	binary.LittleEndian.PutUint64(o.Dst[:], word(b[24:])&six)
+	binary.LittleEndian.PutUint64(o.Dst[8:], word(b[32:])&six|(mapped|four>>32<<32)&^six)
+	acks := int(t[13]) >> ackBit & tcp
 	o.SrcPort, o.DstPort = be16(t[:]), be16(t[2:])
-	o.Proto, o.Ack = protoUDP-(protoUDP-protoTCP)*uint8(p.tcp), binary.BigEndian.Uint32(t[8:])*uint32(acks)
-	o.Flags |= HasAddrs | HasPorts | HasProto | IPv6*Flags(p.v6) | HasAck*Flags(acks)
+	o.Proto, o.Ack = proto, binary.BigEndian.Uint32(t[8:])&-uint32(acks)
+	o.Flags |= HasAddrs | HasPorts | HasProto | IPv6*Flags(v6) | HasAck*Flags(acks)
+	if (int(t[12])>>4^tcpLen/4)&-tcp != 0 {
+		return left, true
+	}
+	return 0, true
+}
+
+// plainOptions reads the TCP options of a packet b.
+func (d *Decoder) plainOptions(c class, b []byte, left int, r *Result) Reason {
+	headerLen := ipv4Len + (ipv6Len-ipv4Len)*int(c-ipv4)
+	t := b[headerLen:]
+	return d.tcp(t[:min(len(t), left)], left, endpoints{ip: b[:headerLen], proto: protoTCP}, r)
 }

@@ -46,24 +46,22 @@ func (s *Shard) lookup() {
 		s.endpoints.resets++
 		s.keys.clear()
 	}
-	items := s.items[:s.pending]
+	items, batch, touched := s.items[:s.pending], s.batch, uint64(0)
 	for i := range items {
 		it := &items[i]
-		o := &s.batch[it.obs]
+		o := &batch[it.obs]
 		if o.Flags&decode.HasAddrs != 0 {
 			a, b := o.Measured()
 			src, dst := s.endpoints.pair(a, b)
 			it.key |= lookupKey(src)<<lookupSrc | lookupKey(dst)<<lookupDst
 		}
+		it.series = s.keys.first(uint64(it.key))
+		touched |= s.keys.slots[it.series].key
 	}
+	s.touched |= touched
 	if s.ways != nil {
 		s.findWays(items)
 	}
-	touched := uint64(0)
-	for i := range items {
-		touched |= s.keys.touch(uint64(items[i].key))
-	}
-	s.touched |= touched
 	s.findSeries(items)
 	s.findEntries(items)
 }
@@ -72,17 +70,25 @@ func (s *Shard) lookup() {
 func (s *Shard) findSeries(items []pendingItem) {
 	for i := range items {
 		it := &items[i]
-		at, ok := s.keys.find(uint64(it.key))
-		if !ok {
-			series, watch := s.resolve(it.key, &s.batch[it.obs])
-			at = s.keys.put(keySlot{uint64(it.key), series, watch})
+		slot := &s.keys.slots[it.series&uint32(len(s.keys.slots)-1)]
+		if slot.key != uint64(it.key) {
+			slot = s.findSlot(it)
 		}
-		slot := &s.keys.slots[at]
 		it.series = slot.series
 		if s.watching != nil && !s.counted {
 			s.noticeItem(it, slot.watch)
 		}
 	}
+}
+
+// findSlot returns the slot of an item's key, which is not the first of its slots, or new.
+func (s *Shard) findSlot(it *pendingItem) *keySlot {
+	at, ok := s.keys.find(uint64(it.key))
+	if !ok {
+		series, watch := s.resolve(it.key, &s.batch[it.obs])
+		at = s.keys.put(keySlot{uint64(it.key), series, watch})
+	}
+	return &s.keys.slots[at]
 }
 
 // findEntries finds the entries of items, and prefetches them, so that counting does not wait for
@@ -97,7 +103,11 @@ func (s *Shard) findEntries(items []pendingItem) {
 			touched |= w.wide[it.entry].count
 			continue
 		}
-		it.entry = w.compactOf(it.series, &s.series)
+		at := w.compactAt.find(it.series)
+		if at == 0 {
+			at = w.addCompact(it.series, &s.series) + 1
+		}
+		it.entry = at - 1
 		touched |= w.compact[it.entry].bytes
 	}
 	s.touched |= touched
@@ -178,9 +188,9 @@ func (c *keyCache) resize(n int) {
 	c.shift = uint8(64 - bits.Len(uint(n-1)))
 }
 
-// touch prefetches the key's slot into the processor's cache for find.
-func (c *keyCache) touch(key uint64) uint64 {
-	return c.slots[key*c.seed>>c.shift&uint64(len(c.slots)-1)].key
+// first returns the number of the first slot that a key may be in.
+func (c *keyCache) first(key uint64) uint32 {
+	return uint32(key*c.seed>>(c.shift&63)) & uint32(len(c.slots)-1)
 }
 
 // find returns the number of a key's slot, which is valid until the next put.

@@ -64,14 +64,14 @@ type Shard struct {
 	revision  uint64              // of the groups in ends
 	groupsAt  int64               // resolution of the windows whose groups the forgetter gets
 
-	batch     []decode.Observation  // the items' observations
-	one       [1]decode.Observation // batch of a Counted or a Sampled
-	counted   bool                  // the batch is that: it is not watched
-	reflected [pendingItems]uint8   // numbers of its reflections
-	items     [pendingItems]pendingItem
-	pending   int
-	heavy     heavyItems
-	touched   uint64 // keeps prefetching reads alive
+	batch   []decode.Observation  // the items' observations
+	one     [1]decode.Observation // batch of a Counted or a Sampled
+	counted bool                  // the batch is that: it is not watched
+	survey  survey                // of a batch of Add
+	items   [pendingItems]pendingItem
+	pending int
+	heavy   heavyItems
+	touched uint64 // keeps prefetching reads alive
 
 	watching *watching // nil without a Watch
 
@@ -146,7 +146,7 @@ func (s *Shard) Add(ctx context.Context, obs []decode.Observation) error {
 	s.counts.In += uint64(len(obs)) * s.cfg.Weight
 	for len(obs) > 0 {
 		n := min(len(obs), pendingItems)
-		if err := s.add(ctx, obs[:n]); err != nil {
+		if err := s.add(ctx, obs[:n], s.surveyOf(obs[:n])); err != nil {
 			return err
 		}
 		obs = obs[n:]
@@ -154,15 +154,24 @@ func (s *Shard) Add(ctx context.Context, obs []decode.Observation) error {
 	return nil
 }
 
-func (s *Shard) add(ctx context.Context, obs []decode.Observation) error {
+// addDecoded is Add for at most pendingItems observations of a decoder, and their survey.
+func (s *Shard) addDecoded(ctx context.Context, obs []decode.Observation, v *survey) error {
+	if s.err != nil {
+		return s.err
+	}
+	s.counts.In += uint64(len(obs)) * s.cfg.Weight
+	return s.add(ctx, obs, v)
+}
+
+func (s *Shard) add(ctx context.Context, obs []decode.Observation, v *survey) error {
 	s.batch = obs
-	plain, last, reflections := s.scanBatch()
+	reflections := v.reflected[:v.reflections]
 	s.noticeTags()
 	if s.repeats != nil {
 		s.touched |= s.repeats.prepare(obs, reflections)
 	}
-	if plain {
-		s.addPlain(last, reflections)
+	if v.odd == 0 && v.first > 0 && v.first >= s.clock.from && v.last < s.clock.to {
+		s.addPlain(v.last, reflections)
 	} else {
 		for i := range obs {
 			if err := s.admit(ctx, i); err != nil {
@@ -176,25 +185,45 @@ func (s *Shard) add(ctx context.Context, obs []decode.Observation) error {
 	return nil
 }
 
-// scanBatch lists the batch's reflections and reports whether the batch is plain: all of it is
-// admitted, except for repeated reflections, and belongs to the current window. last is the latest
-// of its times. It does not branch on kinds, which the processor cannot predict.
-func (s *Shard) scanBatch() (plain bool, last int64, reflections []uint8) {
-	first := int64(math.MaxInt64)
-	odd, n := uint(0), 0
-	for i := range s.batch {
-		o := &s.batch[i]
-		first, last = min(first, o.TimeNS), max(last, o.TimeNS)
-		odd |= uint(o.Flags&decode.Orphan) | ((uint(o.Tag.Layout.Format)-1)|(uint(o.Tag.Layout.Profile)-1))>>1 |
-			uint(o.Kind>>2) | uint(s.refused[o.Kind&3])
-		s.reflected[n&(pendingItems-1)] = uint8(i)
-		n += int(o.Kind>>1) & 1
-	}
-	plain = odd == 0 && first > 0 && first >= s.clock.from && last < s.clock.to
-	return plain, last, s.reflected[:n]
+// survey is what has to be known of a batch to count it without a decision for each observation.
+type survey struct {
+	first, last int64               // times of the earliest and the latest one; 0 without a time
+	odd         uint                // not 0 if one may be rejected, except as a repeat
+	reflected   [pendingItems]uint8 // numbers of the reflections
+	reflections int
 }
 
-// addPlain enqueues a plain batch. All its times are in one window, so their order does not matter.
+func (v *survey) reset() { v.first, v.last, v.odd, v.reflections = math.MaxInt64, 0, 0, 0 }
+
+// add adds observation i of the batch; refused is by kind. It does not branch on kinds, which the
+// processor cannot predict.
+func (v *survey) add(i int, o *decode.Observation, refused *[4]uint8) {
+	v.first, v.last = min(v.first, o.TimeNS), max(v.last, o.TimeNS)
+	v.odd |= uint(o.Flags&decode.Orphan) | uint(refused[o.Kind&3])
+	v.reflected[v.reflections&(pendingItems-1)] = uint8(i)
+	v.reflections += int(o.Kind>>1) & 1
+}
+
+// addTag is add for a tag that is no orphan; refused is that of tags.
+func (v *survey) addTag(o *decode.Observation, refused uint) {
+	v.first, v.last = min(v.first, o.TimeNS), max(v.last, o.TimeNS)
+	v.odd |= refused
+}
+
+// surveyOf returns the survey of observations that may have impossible kinds and layouts.
+func (s *Shard) surveyOf(obs []decode.Observation) *survey {
+	v := &s.survey
+	v.reset()
+	for i := range obs {
+		o := &obs[i]
+		v.add(i, o, &s.refused)
+		v.odd |= uint(o.Kind>>2) | ((uint(o.Tag.Layout.Format)-1)|(uint(o.Tag.Layout.Profile)-1))>>1
+	}
+	return v
+}
+
+// addPlain enqueues a plain batch: all of it is admitted, except for repeated reflections, and is in
+// the current window, so that the order of its times does not matter.
 func (s *Shard) addPlain(last int64, reflections []uint8) {
 	s.clock.now = max(s.clock.now, last)
 	from := 0
@@ -255,7 +284,7 @@ func (s *Shard) enqueue(from, to int, slot uint32) {
 	s.pending += len(batch)
 	for i := range batch {
 		o, it := &batch[i], &items[i]
-		ti := (layoutIndex(o.Tag.Layout)<<4 | uint(o.Tag.T&15)) & (numSignalInfos - 1)
+		ti := (uint(o.Tag.Layout.Index())<<4 | uint(o.Tag.T&15)) & (numSignalInfos - 1)
 		info := &s.signals[ti]
 		cl, lm := info.class, uint32(o.Tag.LM)
 		if o.Tag.S == info.initial {
@@ -285,14 +314,13 @@ func (s *Shard) enqueue(from, to int, slot uint32) {
 func (s *Shard) apply() {
 	s.makeRoom()
 	s.lookup()
-	l := &s.levels[0]
-	wide := 0
-	heavy := 0
-	for i := range s.items[:s.pending] {
-		it := &s.items[i]
-		w := l.all[it.slot]
+	windows, items := s.levels[0].all, s.items[:s.pending]
+	wide, heavy := 0, 0
+	for i := range items {
+		it := &items[i]
+		w := windows[it.slot]
+		s.heavy.list[heavy&(pendingItems-1)] = uint8(i) // kept only if it is heavy, which the processor cannot predict
 		if it.code&itemWide != 0 {
-			s.heavy.list[heavy&(pendingItems-1)] = uint8(i)
 			heavy += int(s.countWide(w, it))
 			wide++
 			continue
@@ -303,7 +331,6 @@ func (s *Shard) apply() {
 		e.used |= 1 << c
 		n := e.hist[c] + 1
 		e.hist[c] = n
-		s.heavy.list[heavy&(pendingItems-1)] = uint8(i) // kept only if it is heavy, which the processor cannot predict
 		heavy += int(e.heavy >> c & 1)
 		if n == 0 {
 			w.carry(it.entry, c, 1)

@@ -50,8 +50,9 @@ type Stream struct {
 	tally   Tally
 
 	result decode.Result
-	obs    []decode.Observation
+	obs    *[pendingItems + decode.MaxObservations]decode.Observation
 	n      int
+	survey survey // of obs[:n]
 }
 
 // NewStream makes a stream that writes its rows to the sink. Frames of a link type that is not
@@ -73,7 +74,8 @@ func NewStream(s *Settings, tap Tap, from Origin, sink aggregate.Sink) (*Stream,
 		return nil, err
 	}
 	l.setWatch(watch)
-	l.obs = make([]decode.Observation, maxPending+decode.MaxObservations)
+	l.obs = new([pendingItems + decode.MaxObservations]decode.Observation)
+	l.survey.reset()
 	return l, nil
 }
 
@@ -137,23 +139,29 @@ func (l *Stream) Add(ctx context.Context, frames []capture.Frame) error {
 		l.tally.Frames[decode.UnknownLink] += uint64(len(frames))
 		return nil
 	}
-	framing := decode.Framing{Link: l.origin.Link, Mirrors: l.tap.Mirrors}
-	r := &l.result
+	common := l.origin.Link == decode.Ethernet && l.tap.Mirrors == decode.Mirrors{}
+	refused := uint(l.shard.refused[decode.Tag])
 	for i := range frames {
 		f := &frames[i]
-		r.Obs = l.obs[l.n : l.n+decode.MaxObservations]
 		if l.dedup != nil && !f.NoTime {
 			l.look(f)
 		}
-		in := FrameOf(f)
-		l.decoder.DecodeFrame(framing, &in, r)
-		l.tally.Frames[r.Reason]++
-		for k := range r.Obs[:r.N] {
-			o := &r.Obs[k]
-			SetCaptureFields(o, f)
-			l.tally.Found.add(o)
+		obs := (*[decode.MaxObservations]decode.Observation)(l.obs[l.n&(pendingItems-1):])
+		n, reason := 0, decode.OK
+		if common && f.TPID == 0 {
+			n, reason = l.decoder.DecodeTagged(f.Data, f.WireLen, obs)
 		}
-		if l.n += r.N; l.n < maxPending {
+		if n == 1 && reason == decode.OK {
+			o := &obs[0]
+			SetCaptureFields(o, f)
+			l.survey.addTag(o, refused)
+			l.tally.Found.add(o)
+			l.tally.Frames[decode.OK]++
+			l.n++
+		} else {
+			l.addOdd(f, obs, n, reason)
+		}
+		if l.n < maxPending {
 			continue
 		}
 		if err := l.Pass(ctx); err != nil {
@@ -161,6 +169,25 @@ func (l *Stream) Add(ctx context.Context, frames []capture.Frame) error {
 		}
 	}
 	return nil
+}
+
+// addOdd adds the n observations of a frame that is no common one with a tag alone; 0 for one that
+// is not decoded yet.
+func (l *Stream) addOdd(f *capture.Frame, obs *[decode.MaxObservations]decode.Observation, n int, reason decode.Reason) {
+	if n == 0 {
+		r, in := &l.result, FrameOf(f)
+		r.Obs = obs[:]
+		l.decoder.DecodeFrame(decode.Framing{Link: l.origin.Link, Mirrors: l.tap.Mirrors}, &in, r)
+		n, reason = r.N, r.Reason
+	}
+	l.tally.Frames[reason]++
+	for i := range obs[:n] {
+		o := &obs[i]
+		SetCaptureFields(o, f)
+		l.survey.add(l.n+i, o, &l.shard.refused)
+		l.tally.Found.add(o)
+	}
+	l.n += n
 }
 
 // Frames are compared with those shortly before them during 2 ms of each 537 ms. The comparison
@@ -184,9 +211,10 @@ func (l *Stream) Pass(ctx context.Context) error {
 	if l.n == 0 {
 		return nil
 	}
-	n := l.n
+	err := l.shard.addDecoded(ctx, l.obs[:l.n], &l.survey)
 	l.n = 0
-	if err := l.shard.Add(ctx, l.obs[:n]); err != nil {
+	l.survey.reset()
+	if err != nil {
 		return fmt.Errorf("aggregate observations: %w", err)
 	}
 	return nil

@@ -71,7 +71,7 @@ type EncodingCounts [2][csig.NumLayouts][numTypes]uint64
 const numTypes = 16
 
 func (f *EncodingCounts) add(o *decode.Observation) {
-	f[o.Kind-decode.Tag][o.Tag.Layout.Index()][o.Tag.T&(numTypes-1)]++
+	f[(o.Kind-decode.Tag)&1][o.Tag.Layout.Index()&(csig.NumLayouts-1)][o.Tag.T&(numTypes-1)]++
 }
 
 // Merge adds other EncodingCounts.
