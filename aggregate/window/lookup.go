@@ -46,7 +46,7 @@ func (s *Shard) lookup() {
 		s.endpoints.resets++
 		s.keys.clear()
 	}
-	items, batch, touched := s.items[:s.pending], s.batch, uint64(0)
+	items, batch := s.items[:s.pending], s.batch
 	for i := range items {
 		it := &items[i]
 		o := &batch[it.obs]
@@ -55,13 +55,17 @@ func (s *Shard) lookup() {
 			src, dst := s.endpoints.pair(a, b)
 			it.key |= lookupKey(src)<<lookupSrc | lookupKey(dst)<<lookupDst
 		}
-		it.series = s.keys.first(uint64(it.key))
-		touched |= s.keys.slots[it.series].key
 	}
-	s.touched |= touched
 	if s.ways != nil {
 		s.findWays(items)
 	}
+	keys, touched := &s.keys, uint64(0)
+	for i := range items {
+		it := &items[i]
+		it.series = keys.first(uint64(it.key))
+		touched |= keys.slots[it.series].key
+	}
+	s.touched |= touched
 	s.findSeries(items)
 	s.findEntries(items)
 }

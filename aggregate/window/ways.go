@@ -73,7 +73,6 @@ func (s *Shard) findWays(items []pendingItem) {
 			*slot = waySlot{hash, from, until, s.endpoints.onWay(it.key.src(), way)}
 		}
 		it.key = it.key&(1<<lookupSrc-1) | lookupKey(slot.end)<<lookupSrc
-		it.series = s.keys.first(uint64(it.key))
 	}
 }
 
