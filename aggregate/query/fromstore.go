@@ -10,6 +10,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // FromStore reads from ClickHouse, Metered. The store must outlive the reader. Requests to one
@@ -33,6 +34,12 @@ type restored struct {
 func (r storeReader) Extent(ctx context.Context) (Extent, error) {
 	e, err := r.store.Extent(ctx)
 	return e, asked(err)
+}
+
+// Signals implements Catalog.
+func (r storeReader) Signals(ctx context.Context, q Question) ([]csig.Signal, error) {
+	list, err := r.store.Signals(ctx, q)
+	return list, asked(err)
 }
 
 // Groups implements Catalog.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
@@ -109,6 +110,11 @@ func rows[Q, Row any](ctx context.Context, q Q, from func(context.Context, Q) ([
 // Extent implements Catalog.
 func (m *meteredReader) Extent(ctx context.Context) (Extent, error) {
 	return m.extent.get(ctx, m.now, extentFresh, m.r.Extent)
+}
+
+// Signals implements Catalog.
+func (m *meteredReader) Signals(ctx context.Context, q Question) ([]csig.Signal, error) {
+	return rows(ctx, q, m.r.Signals)
 }
 
 // Groups implements Catalog. The list is shared: callers must not modify it.

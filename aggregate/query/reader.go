@@ -7,6 +7,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // Reader is the source of answers. FromStore makes one of a store, and package querytest has one
@@ -44,6 +45,9 @@ type (
 type Catalog interface {
 	// Extent returns the time range, the signals and the resolutions that are stored.
 	Extent(context.Context) (Extent, error)
+	// Signals returns the signals in the question's range, ascending. The question's own signal and
+	// cells do not matter.
+	Signals(context.Context, Question) ([]csig.Signal, error)
 	// Groups returns all described groups.
 	Groups(context.Context) ([]fabric.Group, error)
 	// Locations returns all described locations, ancestors included.

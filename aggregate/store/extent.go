@@ -157,11 +157,10 @@ func (s *Store) totals(ctx context.Context, e *Extent, seconds, minutes span) er
 	})
 }
 
-// Signals returns the signals of the 1 min windows that start in a range, ascending. Unlike
-// Extent it can go back further than a day.
-func (s *Store) Signals(ctx context.Context, from, to time.Time) ([]csig.Signal, error) {
-	q := Question{From: from, To: to, Resolution: time.Minute}
-	if err := q.check(false); err != nil {
+// Signals returns the signals in the question's range, ascending; the question's own signal and cells
+// do not matter. Unlike Extent it can go back further than a day.
+func (s *Store) Signals(ctx context.Context, q Question) ([]csig.Signal, error) {
+	if err := s.resolve(ctx, &q, false); err != nil {
 		return nil, fmt.Errorf("read signals: %w", err)
 	}
 	var list []csig.Signal

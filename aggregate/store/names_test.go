@@ -114,12 +114,12 @@ func checkSignals(t *testing.T, s *Store, r row) {
 		{before, testStart.Add(time.Minute), []csig.Signal{csig.MinABWRatio, older}},
 		{before.Add(time.Minute), testStart, nil},
 	} {
-		got, err := s.Signals(t.Context(), tc.from, tc.to)
+		got, err := s.Signals(t.Context(), Question{From: tc.from, To: tc.to})
 		if diff := cmp.Diff(tc.want, got); err != nil || diff != "" {
 			t.Errorf("signals from %s to %s: %v (-want +got):\n%s", tc.from, tc.to, err, diff)
 		}
 	}
-	if _, err := s.Signals(t.Context(), testStart, testStart); !errors.Is(err, ErrQuestion) {
+	if _, err := s.Signals(t.Context(), Question{From: testStart, To: testStart}); !errors.Is(err, ErrQuestion) {
 		t.Errorf("signals of an empty range: %v", err)
 	}
 }

@@ -38,6 +38,10 @@ func (r wide) Extent(context.Context) (query.Extent, error) {
 	}, nil
 }
 
+func (r wide) Signals(context.Context, query.Question) ([]csig.Signal, error) {
+	return []csig.Signal{csig.MinABWRatio}, nil
+}
+
 func (r wide) Groups(context.Context) ([]fabric.Group, error) {
 	var out []fabric.Group
 	for i := range r.size {

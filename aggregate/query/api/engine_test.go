@@ -126,6 +126,26 @@ func TestMemoryAgreesWithStore(t *testing.T) {
 	if after := cells("/api/v1/cells?from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:04Z"); len(after) != 36 {
 		t.Errorf("%d cells are left", len(after))
 	}
+	endedSignal(t, s, db)
+}
+
+// endedSignal asks about a time two days ago, when there was a signal that is gone.
+func endedSignal(t *testing.T, s *served, db *store.Store) {
+	t.Helper()
+	gone := csig.ConfiguredSignal(5, csig.Nanosecond, csig.AggregateMax)
+	block := tabletest.Block(rand.New(rand.NewPCG(3, 4)), 9, begin.Add(-48*time.Hour), 4, gone)
+	if err := errors.Join(db.WriteBlock(t.Context(), block), db.Flush(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	const then = "from=2026-01-18T09:00:00Z&to=2026-01-18T09:00:04Z"
+	v := read[wire.VerdictResponse](t, s.get(t, "/api/v1/verdict?"+then))
+	if !slices.Equal(v.Signals, []string{"type_5"}) || v.Observations == 0 {
+		t.Errorf("signals %q, %d observations: %s", v.Signals, v.Observations, v.Text)
+	}
+	cells := read[wire.CellsResponse](t, s.get(t, "/api/v1/cells?signal=type_5&"+then)).Cells
+	if len(cells) != 4 || cells[0].Mean == nil {
+		t.Errorf("cells of %s: %v", gone, cells)
+	}
 }
 
 // engineReads lets another program, the engine, read tables that were streamed from the engine.

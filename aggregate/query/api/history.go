@@ -45,6 +45,15 @@ func (a *API) question(ctx context.Context, in subject, when times) (q pastQuest
 	}
 	q.last = extent.Last
 	k, err := keyOf(in, 1, extent.Signals)
+	if err == nil && !k.signal.HasValue() { // perhaps a configured one, before the extent's last day
+		inRange, err := a.Reader.Signals(ctx, q.Question)
+		if err != nil {
+			return q, err
+		}
+		if k, err = keyOf(in, 1, inRange); err != nil {
+			return q, err
+		}
+	}
 	q.Signal, q.Level = k.signal, k.level
 	return q, err
 }

@@ -166,6 +166,10 @@ func (b *blocking) Extent(ctx context.Context) (query.Extent, error) {
 	return query.Extent{}, b.block(ctx)
 }
 
+func (b *blocking) Signals(ctx context.Context, _ query.Question) ([]csig.Signal, error) {
+	return nil, b.block(ctx)
+}
+
 func (b *blocking) Groups(ctx context.Context) ([]fabric.Group, error) { return nil, b.block(ctx) }
 
 func (b *blocking) Locations(ctx context.Context) ([]fabric.Location, error) {

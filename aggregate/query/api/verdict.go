@@ -84,7 +84,7 @@ func (a *API) makeVerdict(ctx context.Context, s *table.State, on *scope, f *fab
 	if g.Coverage, err = a.seen(ctx, s, on); err != nil {
 		return nil, err
 	}
-	signals, err := a.signalsOf(ctx, s)
+	signals, err := a.signalsOf(ctx, s, on)
 	if err != nil {
 		return nil, err
 	}
@@ -99,17 +99,13 @@ func (a *API) makeVerdict(ctx context.Context, s *table.State, on *scope, f *fab
 	return query.NewFabricVerdict(g), nil
 }
 
-// signalsOf returns the signals that have values.
-func (a *API) signalsOf(ctx context.Context, s *table.State) (list []csig.Signal, err error) {
+// signalsOf returns the scope's signals that have values.
+func (a *API) signalsOf(ctx context.Context, s *table.State, on *scope) (list []csig.Signal, err error) {
 	var all []csig.Signal
 	if s != nil {
 		all = s.Signals()
-	} else {
-		extent, err := a.stored(ctx)
-		if err != nil {
-			return nil, err
-		}
-		all = extent.Signals
+	} else if all, err = a.Reader.Signals(ctx, on.Question); err != nil {
+		return nil, err
 	}
 	for _, signal := range all {
 		if signal.HasValue() {

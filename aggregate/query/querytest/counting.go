@@ -8,6 +8,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // Counting counts the calls of another reader. It is safe for concurrent use.
@@ -26,6 +27,11 @@ func (c *Counting) counted() *Memory {
 
 // Extent implements query.Catalog.
 func (c *Counting) Extent(ctx context.Context) (query.Extent, error) { return c.counted().Extent(ctx) }
+
+// Signals implements query.Catalog.
+func (c *Counting) Signals(ctx context.Context, q query.Question) ([]csig.Signal, error) {
+	return c.counted().Signals(ctx, q)
+}
 
 // Groups implements query.Catalog.
 func (c *Counting) Groups(ctx context.Context) ([]fabric.Group, error) {

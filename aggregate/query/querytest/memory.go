@@ -64,6 +64,17 @@ func (m *Memory) Extent(context.Context) (query.Extent, error) {
 	return e, nil
 }
 
+// Signals returns the signals of the rows in a range, whatever their resolution.
+func (m *Memory) Signals(_ context.Context, q query.Question) ([]csig.Signal, error) {
+	signals := map[csig.Signal]bool{}
+	for _, r := range m.Rows {
+		if r.Window >= q.From.UnixNano() && r.Window < q.To.UnixNano() {
+			signals[r.Signal] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(signals)), nil
+}
+
 // Groups returns GroupRows.
 func (m *Memory) Groups(context.Context) ([]fabric.Group, error) {
 	return slices.Clone(m.GroupRows), nil

@@ -53,7 +53,7 @@ func (s *Stored) fineQuery(signal csig.Signal) store.Question {
 // Signals implements report.Totals.
 func (s *Stored) Signals(ctx context.Context) ([]csig.Signal, error) {
 	from, to := s.minutes()
-	all, err := s.store.Signals(ctx, from, to)
+	all, err := s.store.Signals(ctx, store.Question{From: from, To: to, Resolution: time.Minute})
 	if err != nil {
 		return nil, err
 	}
