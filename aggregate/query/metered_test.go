@@ -30,6 +30,7 @@ func everyMethod(ctx context.Context, r query.Reader) map[string]error {
 	if len(extent.Signals) > 0 {
 		q.Signal = extent.Signals[0]
 	}
+	_, failed["Signals"] = r.Signals(ctx, q)
 	_, failed["Cells"] = r.Cells(ctx, q)
 	_, failed["CellWindows"] = r.CellWindows(ctx, q)
 	_, failed["EachCellWindow"] = r.EachCellWindow(ctx, q, 3, func(*aggregate.CellWindow) error { return nil })
@@ -64,7 +65,7 @@ func TestMetered(t *testing.T) {
 			}
 		}
 	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
-	if s := server.Stats(); s.Rows == 0 || s.StoreTime <= 0 || counting.Count() != 14 {
+	if s := server.Stats(); s.Rows == 0 || s.StoreTime <= 0 || counting.Count() != 15 {
 		t.Errorf("charged %d rows and %s for %d reads", s.Rows, s.StoreTime, counting.Count())
 	}
 	counting = &querytest.Counting{Reader: querytest.Fabric(2, 2)}
