@@ -40,7 +40,7 @@ func endpoints() (list []endpoint) {
 		path, query, call, body string
 		each                    int
 	}{
-		{"verdict", past, "Verdict", sent, 3*3 + 2}, // for three signals
+		{"verdict", past, "Verdict", sent, 3*3 + 3}, // for three signals
 		{"cells", past, "Cells", sent, 2},
 		{"matrix", past, "Matrix", sent, 2},
 		{"path", past + rack, "Path", sent + `,"src":"rack1","dst":"rack2"`, 3},
