@@ -133,6 +133,10 @@ func (m *missing) merge(k missingKey, g *wire.Gap) {
 	}
 }
 
+// empty reports whether there is nothing to report; losses of which only the time is known wait
+// for a stream.
+func (m *missing) empty() bool { return len(m.parts)+len(m.records) == 0 }
+
 // list returns all losses as records; those that are gaps have no description.
 func (m *missing) list() []*wire.Record {
 	list := slices.Clone(m.records)
@@ -168,7 +172,7 @@ func (c *Client) missRefused(body []byte, outcomes []wire.Outcome) {
 func (c *Client) queueMissing() {
 	c.attribute()
 	lost := c.missing
-	if len(lost.parts)+len(lost.records) == 0 {
+	if lost.empty() {
 		return
 	}
 	c.missing = missing{unknown: lost.unknown}

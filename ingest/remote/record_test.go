@@ -159,6 +159,37 @@ func TestHostileRecords(t *testing.T) {
 	}
 }
 
+// TestFullSpoolCloses: an exporter that ends with a full spool loses no gap, however much it had
+// gathered then.
+func TestFullSpoolCloses(t *testing.T) {
+	for extra := range 24 {
+		l := newLedger()
+		client := clientConfig(t, "http://127.0.0.1:1")
+		client.Logger, client.MaxBytes, client.FS, client.SpoolEvery = nil, 4*recordBytes, lazyDisk{}, time.Hour
+		c := startClient(t, client)
+		st, now, want := c.stream(t, "eth0"), time.Now(), uint64(0)
+		for i := range 2000 + 16*extra {
+			b := testBlock(newRand(t, uint64(i)), now, 10)
+			want += totalsOf(b).observations
+			if err := st.WriteBlock(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.stop()
+		client.Collectors = []string{startCollector(t, testConfig(t), l, "").url}
+		again := startClient(t, client)
+		again.flush(t)
+		again.stop()
+		lost := uint64(0)
+		for _, g := range l.gaps {
+			lost += g.GetObservations()
+		}
+		if stored := l.totals()[Producer("tester", "eth0")].observations; lost == 0 || stored+lost != want {
+			t.Errorf("%d more blocks: %d observations stored and %d in gaps, want %d", 16*extra, stored, lost, want)
+		}
+	}
+}
+
 // TestLossesAreTold: gaps report the number of observations in blocks that were dropped from a
 // full spool or refused by the collector.
 func TestLossesAreTold(t *testing.T) {

@@ -121,8 +121,13 @@ func (c *Client) Commit(_ context.Context, marks []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.boundNewer()
-	c.queueMissing()
-	return c.spoolPending(marks)
+	for {
+		c.queueMissing()
+		if err := c.spoolPending(marks); err != nil || c.missing.empty() {
+			return err
+		}
+		marks = nil // they are written; the gap of what gave way for the items is not
+	}
 }
 
 // Marks returns the marks that an earlier process committed last. Call it before Run.
