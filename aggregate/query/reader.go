@@ -43,7 +43,7 @@ type (
 
 // Catalog lists the range, groups and locations for questions.
 type Catalog interface {
-	// Extent returns the time range, the signals and the resolutions that are stored.
+	// Extent returns the stored time range, and its recent resolutions and signals.
 	Extent(context.Context) (Extent, error)
 	// Signals returns the signals in the question's range, ascending. The question's own signal and
 	// cells do not matter.

@@ -15,7 +15,7 @@ import (
 // Extent is the range of stored windows. It is empty when First equals Last.
 type Extent struct {
 	First, Last time.Time       // start of the first window, end of the last one
-	Resolutions []time.Duration // ascending
+	Resolutions []time.Duration // ascending; those below 1 s are of the last 10 min
 
 	// Signals, Observations and Heavy cover the last 24 hours before Last, tags and reflections
 	// together.
@@ -29,7 +29,7 @@ func (e Extent) Empty() bool { return !e.First.Before(e.Last) || len(e.Signals) 
 // recent is the time before Last in which Extent looks for signals.
 const recent = 24 * time.Hour
 
-// Extent returns the time range, resolutions and signals of the stored windows.
+// Extent returns the time range of the stored windows, and their recent resolutions and signals.
 func (s *Store) Extent(ctx context.Context) (Extent, error) {
 	var spans [numResolutionTables]span
 	for g := range numResolutionTables {
@@ -160,7 +160,7 @@ func (s *Store) totals(ctx context.Context, e *Extent, seconds, minutes span) er
 // Signals returns the signals in the question's range, ascending; the question's own signal and cells
 // do not matter. Unlike Extent it can go back further than a day.
 func (s *Store) Signals(ctx context.Context, q Question) ([]csig.Signal, error) {
-	if err := s.resolve(ctx, &q, false); err != nil {
+	if err := s.resolveAmong(ctx, &q, false, "1"); err != nil {
 		return nil, fmt.Errorf("read signals: %w", err)
 	}
 	var list []csig.Signal

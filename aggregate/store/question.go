@@ -129,8 +129,13 @@ func (q *Question) cells() string {
 
 // resolve fills in the resolution and checks the question.
 func (s *Store) resolve(ctx context.Context, q *Question, windowed bool) error {
+	return s.resolveAmong(ctx, q, windowed, fmt.Sprintf("signal = %d", q.Signal))
+}
+
+// resolveAmong is resolve for a question about the rows of a condition.
+func (s *Store) resolveAmong(ctx context.Context, q *Question, windowed bool, condition string) error {
 	if q.Resolution == 0 {
-		resolution, err := s.coarsest(ctx, q, windowed)
+		resolution, err := s.coarsest(ctx, q, windowed, condition)
 		if err != nil {
 			return err
 		}
@@ -140,7 +145,7 @@ func (s *Store) resolve(ctx context.Context, q *Question, windowed bool) error {
 }
 
 // coarsest returns the coarsest resolution with the same answer as the finest.
-func (s *Store) coarsest(ctx context.Context, q *Question, windowed bool) (time.Duration, error) {
+func (s *Store) coarsest(ctx context.Context, q *Question, windowed bool, condition string) (time.Duration, error) {
 	divides := func(d time.Duration) bool {
 		return q.From.UnixNano()%int64(d) == 0 && q.To.UnixNano()%int64(d) == 0 && (!windowed || q.Step%d == 0)
 	}
@@ -150,11 +155,11 @@ func (s *Store) coarsest(ctx context.Context, q *Question, windowed bool) (time.
 	case !divides(time.Minute):
 		return time.Second, nil
 	}
-	seconds, err := s.lastWindow(ctx, q, secondTable)
+	seconds, err := s.lastWindow(ctx, q, secondTable, condition)
 	if err != nil {
 		return 0, err
 	}
-	minutes, err := s.lastWindow(ctx, q, minuteTable)
+	minutes, err := s.lastWindow(ctx, q, minuteTable, condition)
 	if err != nil {
 		return 0, err
 	}
@@ -165,12 +170,12 @@ func (s *Store) coarsest(ctx context.Context, q *Question, windowed bool) (time.
 	return time.Minute, nil
 }
 
-// lastWindow is the start of the last window of the signal in the range, zero without one.
-func (s *Store) lastWindow(ctx context.Context, q *Question, g int) (time.Time, error) {
+// lastWindow is the start of the last window in the range with rows of a condition, zero without one.
+func (s *Store) lastWindow(ctx context.Context, q *Question, g int, condition string) (time.Time, error) {
 	at := resolutionTableAt(g)
 	query := fmt.Sprintf(`SELECT max(window_start) AS last, count() AS n FROM %s.%s
-WHERE signal = %d AND %[4]s(window_start) >= %[4]s(toDateTime64('%[5]s', 9, 'UTC')) AND window_start >= '%[5]s' AND window_start < '%[6]s'`,
-		s.database, at.table(), q.Signal, at.KeyStart, stamp(q.From), stamp(q.To))
+WHERE %s AND %[4]s(window_start) >= %[4]s(toDateTime64('%[5]s', 9, 'UTC')) AND window_start >= '%[5]s' AND window_start < '%[6]s'`,
+		s.database, at.table(), condition, at.KeyStart, stamp(q.From), stamp(q.To))
 	var last time.Time
 	err := s.query(ctx, s.reader, "read last window", query, func(rows driver.Rows) error {
 		var n uint64

@@ -117,7 +117,7 @@ func (q *Question) readGroups(ctx context.Context) error {
 func (q *Question) findSignal(ctx context.Context, recent []csig.Signal) error {
 	s, err := csig.FindSignal(q.params.Signal, recent)
 	if err == nil && !s.HasValue() && q.query.From.Before(q.query.To) {
-		inRange, readErr := q.store.Signals(ctx, q.query)
+		inRange, readErr := q.store.Signals(ctx, store.Question{From: q.query.From.Truncate(time.Minute), To: q.query.To, Resolution: time.Minute})
 		if readErr != nil {
 			return readErr
 		}
