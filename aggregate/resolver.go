@@ -50,7 +50,8 @@ type Partitioner interface {
 	Capacities() []uint64
 }
 
-// Region is the addresses whose longest prefix among those of a Partitioner is Prefix, such as Address.
+// Region is the addresses whose longest prefix among those of a Partitioner is Prefix. Address is one of
+// them.
 type Region struct {
 	Prefix  netip.Prefix
 	Address netip.Addr

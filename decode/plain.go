@@ -41,6 +41,9 @@ func (d *Decoder) plain(c class, b []byte, r *Result) (reason Reason, ok bool) {
 // UDP packet without tunnels. It returns the number of observations and the frame's reason, as
 // DecodeFrame does, and fills everything of each observation but TimeNS and Packet. For any other
 // frame it returns 0, leaves obs undefined, and counts nothing: DecodeFrame reads that.
+//
+// It reads up to 76 bytes of the frame's memory, also behind its length, and ignores those. For a
+// frame with less capacity it returns 0. Nobody may write to that memory meanwhile.
 func (d *Decoder) DecodeTagged(frame []byte, wireLen uint32, obs *[MaxObservations]Observation) (n int, reason Reason) {
 	const data = etherTypeOffset + 2
 	const most = data + maxTag + plainLen
@@ -96,8 +99,8 @@ const (
 )
 
 // transportOf reads the endpoints of a common packet into o: TCP or UDP, without tunnels, behind
-// IPv4 without options or IPv6 without extension headers. captured is the number of bytes of b that
-// belong to the packet. It returns false for any other packet, and leaves o as it was. For a packet
+// IPv4 without options or IPv6 without extension headers. captured is the number of captured bytes
+// of the packet: b may have fewer of them, or bytes behind its end. It returns false for any other packet, and leaves o as it was. For a packet
 // with TCP options, options is the length of its segment according to the IP header, else 0.
 //
 // It gives the same results as walkIPv4 and walkIPv6, but does not branch on the version and the

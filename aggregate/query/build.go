@@ -21,11 +21,11 @@ const (
 	DefaultMaxLocations = 20_000
 )
 
-// Options select the contents of a bundle. The zero value takes every signal over the whole
-// stored range, at the level location.
+// Options select the contents of a bundle. The zero value takes every signal of
+// the last stored day over the whole stored range, at the level location.
 type Options struct {
 	Fabric   string         // name shown in the header
-	Signals  []csig.Signal  // with Named; both empty: all stored ones
+	Signals  []csig.Signal  // with Named; both empty: all in Extent.Signals
 	Named    []string       // signals as csig.FindSignal finds them among the stored ones
 	Levels   []fabric.Level // empty: fabric.LevelLocation
 	From, To time.Time      // zero: the whole stored range; widened to whole windows

@@ -34,7 +34,7 @@ type Bundle struct {
 	OnsetRatio      float64      `json:"onset_ratio"` // minimum share of heavy observations of a congested cell, above 0 to 1
 	ClearRatio      float64      `json:"clear_ratio"` // share below which congestion ends, at most OnsetRatio
 	Windows         []NS         `json:"windows"`     // starts, ascending, every window of the range
-	Signals         []SignalInfo `json:"signals"`     // all stored signals, even those without data here
+	Signals         []SignalInfo `json:"signals"`     // those of the last stored day, even without data here
 	Levels          []string     `json:"levels"`      // the levels of modes
 	Groups          []Group      `json:"groups"`      // the matrix axes, in order
 	Locations       []Location   `json:"locations"`

@@ -85,7 +85,8 @@ func (s *Shard) findSeries(items []pendingItem) {
 	}
 }
 
-// findSlot returns the slot of an item's key, which is not the first of its slots, or new.
+// findSlot returns the slot of an item's key if that is not in its first slot. It resolves a new key
+// and adds it.
 func (s *Shard) findSlot(it *pendingItem) *keySlot {
 	at, ok := s.keys.find(uint64(it.key))
 	if !ok {

@@ -19,7 +19,7 @@ const pendingItems = 256
 type pendingItem struct {
 	key    lookupKey // lookup adds the endpoint classes
 	obs    uint32    // index in the batch
-	series uint32    // set by lookup
+	series uint32    // set by lookup; until findSeries the number of the key's first slot
 	code   uint32    // with itemWide and itemCount
 	bytes  uint32
 	slot   uint32 // of the window at the finest level
@@ -61,7 +61,7 @@ type Shard struct {
 	repeats   *reflectionDedup
 
 	forgetter aggregate.Forgetter // nil if the resolver is none
-	revision  uint64              // of the groups in ends
+	revision  uint64              // of the groups in endpoints
 	groupsAt  int64               // resolution of the windows whose groups the forgetter gets
 
 	batch   []decode.Observation  // the items' observations

@@ -171,8 +171,8 @@ func (l *Stream) Add(ctx context.Context, frames []capture.Frame) error {
 	return nil
 }
 
-// addOdd adds the n observations of a frame that is no common one with a tag alone; 0 for one that
-// is not decoded yet.
+// addOdd adds a frame that has more than one tag, or something else. n and reason are the results of
+// DecodeTagged; if n is 0, addOdd decodes the frame.
 func (l *Stream) addOdd(f *capture.Frame, obs *[decode.MaxObservations]decode.Observation, n int, reason decode.Reason) {
 	if n == 0 {
 		r, in := &l.result, FrameOf(f)

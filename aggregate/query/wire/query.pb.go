@@ -3039,7 +3039,7 @@ type Cell struct {
 	// The state at the end of the range: the last 300 windows before it decide.
 	State State `protobuf:"varint,4,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	// For a congested cell: the start of the first window that reached the onset, within the last 300
-	// windows.
+	// windows. Not set in windows of a timeline or a table.
 	Since *timestamppb.Timestamp `protobuf:"bytes,30,opt,name=since,proto3" json:"since,omitempty"`
 	// Seconds from since to the end of the range.
 	SustainedS float64 `protobuf:"fixed64,31,opt,name=sustained_s,json=sustainedS,proto3" json:"sustained_s,omitempty"`
@@ -6714,7 +6714,7 @@ type WindowEvent struct {
 	AgeS *float64 `protobuf:"fixed64,21,opt,name=age_s,json=ageS,proto3,oneof" json:"age_s,omitempty"`
 	// Producers that should send; see HealthResponse.
 	ExpectedProducers uint32 `protobuf:"varint,22,opt,name=expected_producers,json=expectedProducers,proto3" json:"expected_producers,omitempty"`
-	// Expected producers that sent rows of the window. Windows without rows count by the clock.
+	// Expected producers that sent rows of the window.
 	PresentProducers uint32 `protobuf:"varint,23,opt,name=present_producers,json=presentProducers,proto3" json:"present_producers,omitempty"`
 	// The signal, as in the request.
 	Signal string `protobuf:"bytes,7,opt,name=signal,proto3" json:"signal,omitempty"`
