@@ -114,6 +114,9 @@ func (r *Recent) judge(links map[aggregate.LocationID]*Link) {
 		l.Verdict = r.verdict(windows[id])
 		l.State = r.Thresholds.State(l.Verdict, aggregate.AddSat(l.Named.Observations, l.Passed),
 			aggregate.AddSat(l.Named.Samples, l.passedSamples), l.Named.Heavy, l.Named.Unjudged)
+		if l.State == aggregate.NoData { // silence says nothing about how long congestion lasts
+			l.Since, l.Lasted = 0, 0
+		}
 	}
 }
 

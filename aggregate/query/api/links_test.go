@@ -9,13 +9,14 @@ import (
 	"github.com/csigscope/csigscope/aggregate/flow"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // wired serves a fabric of two racks below two spines, and a window in which tags name the second
 // hop over spine1.
-func wired(t *testing.T) *served {
+func wired(t *testing.T, more ...func(*api.Config)) *served {
 	t.Helper()
 	domain, err := csig.DefaultSpec().Compile()
 	if err != nil {
@@ -38,7 +39,12 @@ func wired(t *testing.T) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newServed(t, 4, func(c *api.Config) { c.Names = &api.BothNames{Fabric: func() *fabric.Fabric { return f }} })
+	s := newServed(t, 4, func(c *api.Config) {
+		c.Names = &api.BothNames{Fabric: func() *fabric.Fabric { return f }}
+		for _, set := range more {
+			set(c)
+		}
+	})
 	s.writeBlock(t, namedBlock(0))
 	s.memory.Publish()
 	return s
@@ -188,5 +194,25 @@ func TestWatchFlows(t *testing.T) {
 	}
 	if w := s.get(t, "/api/v1/watch?flows=5&link=leaf9:up1"); w.Code != 422 {
 		t.Errorf("an unknown link: status %d", w.Code)
+	}
+}
+
+// TestSilentLink: a link that was congested when its tap fell silent has no data, and no duration.
+func TestSilentLink(t *testing.T) {
+	now := begin.Add(time.Second)
+	clock := func() time.Time { return now }
+	s := wired(t, func(c *api.Config) {
+		c.Memory, c.Now = table.NewMemory(table.MemoryOptions{Log: 16, Now: clock}), clock
+	})
+	link := func() *wire.Link {
+		return read[wire.LinksResponse](t, s.get(t, "/api/v1/links?signal=min_abw_ratio&link=spine1:down2")).Links[0]
+	}
+	if l := link(); l.State != wire.State_STATE_CONGESTED || l.Since == nil || l.SustainedS != 1 {
+		t.Errorf("while its tap sends: %v", l)
+	}
+	now = now.Add(20 * time.Second)
+	s.memory.Publish()
+	if l := link(); l.State != wire.State_STATE_NO_DATA || l.Since != nil || l.SustainedS != 0 {
+		t.Errorf("20 s later: %v", l)
 	}
 }
