@@ -108,7 +108,7 @@ func (s *Shard) findEntries(items []pendingItem) {
 			touched |= w.wide[it.entry].count
 			continue
 		}
-		at := w.compactAt.find(it.series)
+		at := w.compactAt.find(it.series) // compactOf, which the compiler does not inline
 		if at == 0 {
 			at = w.addCompact(it.series, &s.series) + 1
 		}
