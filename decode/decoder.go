@@ -90,8 +90,9 @@ type Decoder struct {
 	udpReflections []csig.UDPReflection
 	inner          bool // the innermost IP header names the endpoints
 	innerTags      bool
-	counters       Counters // without those in tagged
+	counters       Counters // without those in tagged and untagged
 	tagged         uint64   // frames with a tag and nothing else to count
+	untagged       uint64   // frames of DecodePlain with nothing to count
 
 	unwraps  bool     // of an Unwrapper: it does not parse mirrored frames
 	mirrors  Mirrors  // held by the tap of the current frame, with nest.holds
@@ -100,7 +101,7 @@ type Decoder struct {
 
 	nest    nesting     // of the current frame
 	ends    Observation // its endpoints, once the walk is inside a tunnel; scratch before
-	result  Result      // of DecodeTagged with TCP options
+	result  Result      // of DecodePlain with TCP options
 	keeps   bool        // store the frame's segment
 	segment TCPSegment  // its innermost segment, if any
 }
@@ -141,8 +142,9 @@ func New(cfg Config) (*Decoder, error) {
 // goroutine.
 func (d *Decoder) Counters() Counters {
 	c := d.counters
-	c.Frames += d.tagged
+	c.Frames += d.tagged + d.untagged
 	c.Reasons[OK] += d.tagged
+	c.Reasons[NoCSIG] += d.untagged
 	c.Tags += d.tagged
 	return c
 }
@@ -170,7 +172,8 @@ func (d *Decoder) DecodeFrame(how Framing, f *Frame, r *Result) {
 	d.start(r)
 	holds := how.Mirrors != (Mirrors{})
 	if how.Link == Ethernet && !holds && f.TPID == 0 {
-		if r.N, r.Reason = d.DecodeTagged(f.Data, f.WireLen, (*[MaxObservations]Observation)(r.Obs)); r.N > 0 {
+		var is Plainness
+		if r.N, r.Reason, is = d.DecodePlain(f.Data, f.WireLen, (*[MaxObservations]Observation)(r.Obs)); is != NotPlain {
 			return
 		}
 	}

@@ -24,8 +24,8 @@ func (d *Decoder) plain(c class, b []byte, r *Result) (reason Reason, ok bool) {
 	}
 	o := &d.ends
 	o.Flags = 0
-	options, ok := d.transportOf(c, (*[plainLen]byte)(b[:plainLen]), len(b), o)
-	if !ok {
+	options := d.transportOf(c, (*[plainLen]byte)(b[:plainLen]), len(b), o)
+	if options < 0 {
 		return OK, false
 	}
 	for i := r.Carrier; i < r.N; i++ {
@@ -37,76 +37,107 @@ func (d *Decoder) plain(c class, b []byte, r *Result) (reason Reason, ok bool) {
 	return r.done(), true
 }
 
-// DecodeTagged reads the Ethernet frames that are most common at a receiver: a tag, and a TCP or
-// UDP packet without tunnels. It returns the number of observations and the frame's reason, as
-// DecodeFrame does, and fills everything of each observation but TimeNS and Packet. For any other
-// frame it returns 0, leaves obs undefined, and counts nothing: DecodeFrame reads that.
+// Plainness is how much of a frame DecodePlain read.
+type Plainness uint8
+
+// NotPlain is a frame for DecodeFrame. TagAlone is a frame with a tag that is its only observation,
+// without a fault, and Plain is any other that was read.
+const (
+	NotPlain Plainness = iota
+	TagAlone
+	Plain
+)
+
+// DecodePlain reads the most common Ethernet frames: at most a tag, and a TCP or UDP packet without
+// tunnels. It returns the number of observations and the frame's reason, as DecodeFrame does, and
+// fills everything of each observation but TimeNS and Packet. If the frame is NotPlain, obs is
+// undefined, and nothing is counted.
 //
-// It reads up to 76 bytes of the frame's memory, also behind its length, and ignores those. For a
-// frame with less capacity it returns 0. Nobody may write to that memory meanwhile.
-func (d *Decoder) DecodeTagged(frame []byte, wireLen uint32, obs *[MaxObservations]Observation) (n int, reason Reason) {
+// It reads up to 86 bytes of the frame's memory, also behind its length, and ignores those. A frame
+// with less capacity is NotPlain. Nobody may write to that memory meanwhile.
+func (d *Decoder) DecodePlain(frame []byte, wireLen uint32, obs *[MaxObservations]Observation) (n int, reason Reason, is Plainness) {
 	const data = etherTypeOffset + 2
 	const most = data + maxTag + plainLen
 	if len(frame) < data || cap(frame) < most || d.keeps {
-		return 0, OK
+		return 0, OK, NotPlain
 	}
 	b := (*[most]byte)(frame[:most])
-	c := d.classes[be16(b[etherTypeOffset:])]
+	o, c := &obs[0], d.classes[be16(b[etherTypeOffset:])]
 	if c < firstTag {
-		return 0, OK
+		return d.plainUntagged(c, frame[data:], wireLen, obs)
 	}
-	o, l := &obs[0], csig.LayoutAt(int(c-firstTag))
+	l := csig.LayoutAt(int(c - firstTag))
 	o.Tag.Parse(l, b[data:data+maxTag])
 	at := data + l.Format.DataLen() + 2
-	next := d.classes[be16(b[at-2:])]
-	if next-ipv4 > ipv6-ipv4 { // one comparison, because the processor cannot predict which of the two it is
-		return 0, OK
+	if c = d.classes[be16(b[at-2:])]; c-ipv4 > ipv6-ipv4 { // one comparison, because the processor cannot predict which of the two it is
+		return 0, OK, NotPlain
 	}
 	o.Kind, o.Flags, o.Bytes = Tag, 0, wireLen
-	options, ok := d.transportOf(next, (*[plainLen]byte)(b[at:]), len(frame)-at, o)
-	if !ok {
-		return 0, OK
-	}
-	if options > 0 {
-		return d.taggedOptions(next, frame[at:], options, obs)
+	if options := d.transportOf(c, (*[plainLen]byte)(b[at:]), len(frame)-at, o); options != 0 {
+		return d.plainOptionsOf(c, frame[at:], options, 1, obs)
 	}
 	d.tagged++
-	return 1, OK
+	return 1, OK, TagAlone
 }
 
-// taggedOptions finishes the frame of a packet b with TCP options, whose tag and ends are read.
-func (d *Decoder) taggedOptions(c class, b []byte, left int, obs *[MaxObservations]Observation) (n int, reason Reason) {
-	r := &d.result
-	r.Obs, r.N, r.Carrier = obs[:], 1, 0
+// plainUntagged is DecodePlain for a packet b behind an Ethernet header.
+func (d *Decoder) plainUntagged(c class, b []byte, wireLen uint32, obs *[MaxObservations]Observation) (n int, reason Reason, is Plainness) {
+	if c-ipv4 > ipv6-ipv4 {
+		return 0, OK, NotPlain
+	}
+	o := &obs[0] // of the endpoints, which count for nothing
+	o.Flags, o.Bytes = 0, wireLen
+	if options := d.transportOf(c, (*[plainLen]byte)(b[:plainLen]), len(b), o); options != 0 {
+		return d.plainOptionsOf(c, b, options, 0, obs)
+	}
+	d.untagged++
+	return 0, NoCSIG, Plain
+}
+
+// plainOptionsOf finishes the frame of a packet b, whose n tags and ends are read, if options, the
+// result of transportOf, is not 0.
+func (d *Decoder) plainOptionsOf(c class, b []byte, options, n int, obs *[MaxObservations]Observation) (all int, reason Reason, is Plainness) {
+	if options < 0 {
+		return 0, OK, NotPlain
+	}
+	r, wireLen := &d.result, obs[0].Bytes
+	r.Obs, r.N, r.Carrier = obs[:], n, 0
 	d.nest = nesting{}
-	d.counters.Tags++
-	r.Reason = d.plainOptions(c, b, left, r)
-	r.setBytes(obs[0].Bytes)
+	d.counters.Tags += uint64(n)
+	r.Reason = d.plainOptions(c, b, options, r)
+	r.setBytes(wireLen)
 	r.Obs = nil // it is the caller's
 	d.counters.Frames++
 	d.counters.Reasons[r.Reason]++
-	return r.N, r.Reason
+	return r.N, r.Reason, Plain
 }
 
 const (
 	// maxTag is the length of the longest tag, without its TPID and with the EtherType after it.
 	maxTag = 6 + 2
-	// plainLen is the number of bytes that transportOf reads: the longest IP header, and of the
-	// transport header all but the end of TCP's.
+	// plainLen is the number of bytes that transportOf reads: the longest IP header, the shortest one
+	// of TCP, and the beginning of its options.
 	plainLen = ipv6Len + plainTransport
 
-	plainTransport = 14
+	plainTransport = tcpLen + 4
+
+	// stampedLen is the length of a TCP header whose only option is a timestamp, as in nearly all
+	// segments (RFC 7323, appendix A). stamped is how its options begin, as a little-endian number:
+	// twice no operation, kind 8, length 10. No reflection has that kind.
+	stampedLen = tcpLen + 12
+	stamped    = 0x0a080101
 )
 
 // transportOf reads the endpoints of a common packet into o: TCP or UDP, without tunnels, behind
 // IPv4 without options or IPv6 without extension headers. captured is the number of captured bytes
-// of the packet: b may have fewer of them, or bytes behind its end. It returns false for any other packet, and leaves o as it was. For a packet
-// with TCP options, options is the length of its segment according to the IP header, else 0.
+// of the packet: b may have fewer of them, or bytes behind its end. For a packet with TCP options other
+// than a timestamp alone, it returns the length of its segment according to the IP header, else 0. For
+// any packet that is not common it returns -1, and leaves o as it was.
 //
 // It gives the same results as walkIPv4 and walkIPv6, but does not branch on the version and the
 // transport. Processors cannot predict those where packets of many flows alternate, and a wrong
 // guess costs as much as the rest of the header.
-func (d *Decoder) transportOf(c class, b *[plainLen]byte, captured int, o *Observation) (options int, ok bool) {
+func (d *Decoder) transportOf(c class, b *[plainLen]byte, captured int, o *Observation) (options int) {
 	const (
 		fragments, version4, version6 = 0x3fff, 0x45, 0x60
 		mapped                        = 0xffff0000 // of an IPv4 address, in front of its 32 bits
@@ -126,8 +157,9 @@ func (d *Decoder) transportOf(c class, b *[plainLen]byte, captured int, o *Obser
 	odd := uint64(b[0]^version4)&^six | uint64(b[0]^version6)&0xf0&six | uint64(be16(b[6:]))&fragments&^six
 	left := (int(be16(b[2:]))-ipv4Len)&^int(six) | int(be16(b[4:]))&int(six)
 	least := udpLen + (tcpLen-udpLen)*tcp
-	if odd != 0 || tcp|udp == 0 || min(left, captured-headerLen) < least || d.udpPorts[be16(t[2:])&-uint16(udp)] != 0 {
-		return 0, false
+	room := min(left, captured-headerLen)
+	if odd != 0 || tcp|udp == 0 || room < least || d.udpPorts[be16(t[2:])&-uint16(udp)] != 0 {
+		return -1
 	}
 	word := func(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
 	four := word(b[12:])
@@ -139,15 +171,20 @@ func (d *Decoder) transportOf(c class, b *[plainLen]byte, captured int, o *Obser
 	o.SrcPort, o.DstPort = be16(t[:]), be16(t[2:])
 	o.Proto, o.Ack = proto, binary.BigEndian.Uint32(t[8:])&-uint32(acks)
 	o.Flags |= HasAddrs | HasPorts | HasProto | IPv6*Flags(v6) | HasAck*Flags(acks)
-	if (int(t[12])>>4^tcpLen/4)&-tcp != 0 {
-		return left, true
+	words := int(t[12]) >> 4
+	other := uint64(words^stampedLen/4) | uint64(binary.LittleEndian.Uint32(t[tcpLen:])^stamped) | uint64(room-stampedLen)>>63
+	if options = (words ^ tcpLen/4) & -tcp; other == 0 { // without a branch, as above
+		options = 0
 	}
-	return 0, true
+	if options != 0 {
+		return left
+	}
+	return 0
 }
 
 // plainOptions reads the TCP options of a packet b.
 func (d *Decoder) plainOptions(c class, b []byte, left int, r *Result) Reason {
 	headerLen := ipv4Len + (ipv6Len-ipv4Len)*int(c-ipv4)
 	t := b[headerLen:]
-	return d.tcp(t[:min(len(t), left)], left, endpoints{ip: b[:headerLen], proto: protoTCP}, r)
+	return d.walkTransport(t[:min(len(t), left)], left, endpoints{ip: b[:headerLen], proto: protoTCP}, r)
 }

@@ -16,6 +16,9 @@ func (d *Decoder) tcpOptions(b, header []byte, e endpoints, r *Result) bool {
 		endOfList   = 0
 		noOperation = 1
 	)
+	if len(b) >= stampedLen-tcpLen && binary.LittleEndian.Uint32(b) == stamped {
+		b = b[stampedLen-tcpLen:]
+	}
 	for len(b) > 0 {
 		kind := b[0]
 		if kind == noOperation {

@@ -147,11 +147,11 @@ func (l *Stream) Add(ctx context.Context, frames []capture.Frame) error {
 			l.look(f)
 		}
 		obs := (*[decode.MaxObservations]decode.Observation)(l.obs[l.n&(pendingItems-1):])
-		n, reason := 0, decode.OK
+		n, reason, is := 0, decode.OK, decode.NotPlain
 		if common && f.TPID == 0 {
-			n, reason = l.decoder.DecodeTagged(f.Data, f.WireLen, obs)
+			n, reason, is = l.decoder.DecodePlain(f.Data, f.WireLen, obs)
 		}
-		if n == 1 && reason == decode.OK {
+		if is == decode.TagAlone {
 			o := &obs[0]
 			SetCaptureFields(o, f)
 			l.survey.addTag(o, refused)
@@ -159,7 +159,7 @@ func (l *Stream) Add(ctx context.Context, frames []capture.Frame) error {
 			l.tally.Frames[decode.OK]++
 			l.n++
 		} else {
-			l.addOdd(f, obs, n, reason)
+			l.addOdd(f, obs, n, reason, is)
 		}
 		if l.n < maxPending {
 			continue
@@ -171,10 +171,10 @@ func (l *Stream) Add(ctx context.Context, frames []capture.Frame) error {
 	return nil
 }
 
-// addOdd adds a frame that has more than one tag, or something else. n and reason are the results of
-// DecodeTagged; if n is 0, addOdd decodes the frame.
-func (l *Stream) addOdd(f *capture.Frame, obs *[decode.MaxObservations]decode.Observation, n int, reason decode.Reason) {
-	if n == 0 {
+// addOdd adds a frame that has not just a tag. The last three are the results of DecodePlain; addOdd
+// decodes a frame that is NotPlain.
+func (l *Stream) addOdd(f *capture.Frame, obs *[decode.MaxObservations]decode.Observation, n int, reason decode.Reason, is decode.Plainness) {
+	if is == decode.NotPlain {
 		r, in := &l.result, FrameOf(f)
 		r.Obs = obs[:]
 		l.decoder.DecodeFrame(decode.Framing{Link: l.origin.Link, Mirrors: l.tap.Mirrors}, &in, r)
