@@ -64,7 +64,7 @@ func (d *Decoder) DecodePlain(frame []byte, wireLen uint32, obs *[MaxObservation
 	b := (*[most]byte)(frame[:most])
 	o, c := &obs[0], d.classes[be16(b[etherTypeOffset:])]
 	if c < firstTag {
-		return d.plainUntagged(c, frame[data:], wireLen, obs)
+		return d.plainUntagged(c, frame, wireLen, obs)
 	}
 	l := csig.LayoutAt(int(c - firstTag))
 	o.Tag.Parse(l, b[data:data+maxTag])
@@ -74,29 +74,30 @@ func (d *Decoder) DecodePlain(frame []byte, wireLen uint32, obs *[MaxObservation
 	}
 	o.Kind, o.Flags, o.Bytes = Tag, 0, wireLen
 	if options := d.transportOf(c, (*[plainLen]byte)(b[at:]), len(frame)-at, o); options != 0 {
-		return d.plainOptionsOf(c, frame[at:], options, 1, obs)
+		return d.plainOptionsOf(c, frame, at, options, 1, obs)
 	}
 	d.tagged++
 	return 1, OK, TagAlone
 }
 
-// plainUntagged is DecodePlain for a packet b behind an Ethernet header.
-func (d *Decoder) plainUntagged(c class, b []byte, wireLen uint32, obs *[MaxObservations]Observation) (n int, reason Reason, is Plainness) {
+// plainUntagged is DecodePlain for a frame whose first EtherType has class c.
+func (d *Decoder) plainUntagged(c class, frame []byte, wireLen uint32, obs *[MaxObservations]Observation) (n int, reason Reason, is Plainness) {
 	if c-ipv4 > ipv6-ipv4 {
 		return 0, OK, NotPlain
 	}
+	const at = etherTypeOffset + 2
 	o := &obs[0] // of the endpoints, which count for nothing
 	o.Flags, o.Bytes = 0, wireLen
-	if options := d.transportOf(c, (*[plainLen]byte)(b[:plainLen]), len(b), o); options != 0 {
-		return d.plainOptionsOf(c, b, options, 0, obs)
+	if options := d.transportOf(c, (*[plainLen]byte)(frame[at:at+plainLen]), len(frame)-at, o); options != 0 {
+		return d.plainOptionsOf(c, frame, at, options, 0, obs)
 	}
 	d.untagged++
 	return 0, NoCSIG, Plain
 }
 
-// plainOptionsOf finishes the frame of a packet b, whose n tags and ends are read, if options, the
-// result of transportOf, is not 0.
-func (d *Decoder) plainOptionsOf(c class, b []byte, options, n int, obs *[MaxObservations]Observation) (all int, reason Reason, is Plainness) {
+// plainOptionsOf finishes a frame with a packet at an offset, whose n tags and ends are read, if
+// options, the result of transportOf, is not 0.
+func (d *Decoder) plainOptionsOf(c class, frame []byte, at, options, n int, obs *[MaxObservations]Observation) (all int, reason Reason, is Plainness) {
 	if options < 0 {
 		return 0, OK, NotPlain
 	}
@@ -104,7 +105,7 @@ func (d *Decoder) plainOptionsOf(c class, b []byte, options, n int, obs *[MaxObs
 	r.Obs, r.N, r.Carrier = obs[:], n, 0
 	d.nest = nesting{}
 	d.counters.Tags += uint64(n)
-	r.Reason = d.plainOptions(c, b, options, r)
+	r.Reason = d.plainOptions(c, frame[at:], options, r)
 	r.setBytes(wireLen)
 	r.Obs = nil // it is the caller's
 	d.counters.Frames++

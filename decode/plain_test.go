@@ -62,7 +62,7 @@ func plainFrames(t *testing.T) map[string][]byte {
 }
 
 // TestPlain: frames that DecodePlain reads have the results and counts of headers parsed one by one,
-// cut at every byte, whatever lies in memory behind them.
+// cut at every byte, whether their rest or something else lies in memory behind them.
 func TestPlain(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]csig.Spec{"default": csig.DefaultSpec(), "several kinds": reflectingSpec(), "none": {TPIDs: csig.DefaultSpec().TPIDs}} {
@@ -72,17 +72,19 @@ func TestPlain(t *testing.T) {
 			d, walker, other := decoderOf(t, cfg), walkerOf(t, cfg), decoderOf(t, cfg)
 			plain := 0
 			for name, frame := range plainFrames(t) {
+				junk := bytes.Repeat([]byte{1, 1, 8, 10}, 30)
 				for n := range len(frame) + 1 {
-					memory := append(bytes.Clone(frame[:n]), bytes.Repeat([]byte{1, 1, 8, 10}, 30)...)
-					in := decode.Frame{Data: memory[:n], WireLen: uint32(len(frame))}
-					var got, want decode.Result
-					d.DecodeFrame(decode.Framing{Link: decode.Ethernet}, &in, &got)
-					walker.DecodeFrame(decode.Framing{Link: decode.Ethernet}, &in, &want)
-					if !cmp.Equal(got.Obs[:got.N], want.Obs[:want.N]) || got.Reason != want.Reason || got.Encap != want.Encap {
-						t.Fatalf("%s, cut at %d: %x:\n%+v, header by header\n%+v", name, n, frame, got, want)
-					}
-					if _, _, is := other.DecodePlain(in.Data, in.WireLen, new([decode.MaxObservations]decode.Observation)); is != decode.NotPlain {
-						plain++
+					for _, behind := range [][]byte{junk, append(bytes.Clone(frame[n:]), junk...)} {
+						in := decode.Frame{Data: append(bytes.Clone(frame[:n]), behind...)[:n], WireLen: uint32(len(frame))}
+						var got, want decode.Result
+						d.DecodeFrame(decode.Framing{Link: decode.Ethernet}, &in, &got)
+						walker.DecodeFrame(decode.Framing{Link: decode.Ethernet}, &in, &want)
+						if !cmp.Equal(got.Obs[:got.N], want.Obs[:want.N]) || got.Reason != want.Reason || got.Encap != want.Encap {
+							t.Fatalf("%s, cut at %d: %x:\n%+v, header by header\n%+v", name, n, frame, got, want)
+						}
+						if _, _, is := other.DecodePlain(in.Data, in.WireLen, new([decode.MaxObservations]decode.Observation)); is != decode.NotPlain {
+							plain++
+						}
 					}
 				}
 			}
