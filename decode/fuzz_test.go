@@ -34,6 +34,7 @@ func FuzzDecode(f *testing.F) {
 		walker := walkerOf(t, cfg)
 		checkWalked(t, walker, frame, &whole)
 		checkWalked(t, walker, frame[:n:n], &cut)
+		checkPlain(t, decoderOf(t, cfg), walker, frame[:n], append(frame[n:len(frame):len(frame)], frame...))
 
 		// A frame has the same endpoints with its tag and without.
 		var bare decode.Observation
