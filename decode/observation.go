@@ -75,11 +75,16 @@ func (o *Observation) Addrs() (src, dst netip.Addr) {
 
 // Measured returns the endpoints of the measured path, in its direction: the packet's for a tag,
 // swapped for a reflection (section 4.3.2: a reflection from B to A measured the path from A to B).
+// It is written so that the compiler selects without a branch, which the processor could not predict.
 func (o *Observation) Measured() (src, dst *[16]byte) {
+	src, dst = &o.Src, &o.Dst
 	if o.Kind == Reflection {
-		return &o.Dst, &o.Src
+		src = &o.Dst
 	}
-	return &o.Src, &o.Dst
+	if o.Kind == Reflection {
+		dst = &o.Src
+	}
+	return src, dst
 }
 
 // copyEnds sets the endpoints and the acknowledgement number.

@@ -174,13 +174,17 @@ type keySlot struct {
 }
 
 type keyCache struct {
-	slots  []keySlot // a power of two, at most half full
+	slots  []keySlot // a power of two, at most half full; below sparseKeys an eighth
 	shift  uint8     // 64 - log2(len(slots))
 	n      int
 	limit  int // largest len(slots)
 	seed   uint64
 	resets uint64
 }
+
+// sparseKeys is the number of slots, 4 MiB, up to which a key cache is kept so empty that hardly any
+// key is outside its first slot, which the processor could not predict.
+const sparseKeys = 1 << 18
 
 func newKeyCache(limit int) keyCache {
 	c := keyCache{limit: limit, seed: rand.Uint64() | 1}
@@ -213,7 +217,7 @@ func (c *keyCache) find(key uint64) (slot uint64, ok bool) {
 
 // put adds a key that find did not find, and returns the number of its slot.
 func (c *keyCache) put(k keySlot) (slot uint64) {
-	if c.n*2 >= len(c.slots) {
+	if c.n*2 >= len(c.slots) || c.n*8 >= len(c.slots) && len(c.slots) < min(c.limit, sparseKeys) {
 		c.makeRoom()
 	}
 	return c.insert(k)
