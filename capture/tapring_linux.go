@@ -77,7 +77,8 @@ func (r *Ring) open() error {
 	return nil
 }
 
-// extend takes over the tap's extended filter; without a socket the next one does.
+// extend applies the tap's extended filter to the socket. Without a socket it does nothing, since the
+// next socket gets the filter when it is opened.
 func (r *Ring) extend() error {
 	if r.sock == nil {
 		return nil

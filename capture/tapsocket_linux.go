@@ -165,7 +165,8 @@ func (s *socket) setUp(t *Tap) error {
 	return s.attach(t.filter)
 }
 
-// bind has the socket take the interface's frames. Of no protocol it takes none, and costs them nothing.
+// bind has the socket take the interface's frames. An extended one without its filter is bound to no
+// protocol: it takes no frames, and costs the interface nothing.
 func (s *socket) bind(t *Tap) error {
 	protocol := networkOrder(unix.ETH_P_ALL)
 	if t.cfg.Extended && t.program == 0 {

@@ -122,7 +122,8 @@ func seconds(a, since int64) float64 { return float64(a-since) / 1e9 }
 
 // Between estimates the relation of two clocks from the packets that passed A first and those that
 // passed B first, in any order; either may be empty. It only reads the slices and does not keep
-// them. Errors wrap ErrTooFew or ErrInconsistent.
+// them. Errors wrap ErrTooFew or ErrInconsistent, except for more than 4,194,304 packets in all,
+// and for invalid options.
 func Between(forwards, backwards []Pair, o Options) (*Relation, error) {
 	if len(forwards)+len(backwards) > maxPairs {
 		return nil, fmt.Errorf("relate clocks: %d packets: expected at most %d", len(forwards)+len(backwards), maxPairs)

@@ -125,7 +125,7 @@ const rawName = "lm"
 // number is a value of locator metadata that is a location of its own.
 type number struct {
 	layout uint8 // csig.Layout.Index
-	raw    bool  // without meaning here, unlike a meaning that fits nothing
+	raw    bool  // no locator of the layout reads the number (KindRaw); else one does, and no port fits (KindUnknown)
 	lm     uint16
 }
 

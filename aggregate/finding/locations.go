@@ -5,8 +5,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/fabric"
 )
 
-// Bounds on the remembered locations. Locations that are no ports are always fewer than maxOthers:
-// each locator metadata of each layout, and contradictions.
+// Bounds on the remembered locations. Locations that are no ports are numbers, contradictions
+// and sets of ports, of which few exist in practice; those beyond maxOthers are looked up anew each time.
 const (
 	maxPorts  = 1 << 16
 	maxOthers = 1 << 17

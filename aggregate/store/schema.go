@@ -44,7 +44,7 @@ const (
 	numResolutionTables
 )
 
-// resolutionTableAt returns the tables of partials, finest first. Partitions follow windows, never the time
+// resolutionTableAt returns the table of partials at index i; table 0 has the finest windows. Partitions follow windows, never the time
 // of insertion, and are so long that a retention is some tens of them.
 func resolutionTableAt(i int) resolutionTable {
 	switch i {

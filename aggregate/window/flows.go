@@ -122,9 +122,9 @@ type flowRows struct {
 }
 
 // If other shards may have seen a part of a window, the top flows of one part need not be those of
-// the whole. Then a shard names all flows up to partFlows, and partTop times the usual number
-// beyond that. So the top flows of all parts together are exact up to partFlows; beyond, a flow's
-// total is a lower bound.
+// the whole. Then a shard that remembers at most partFlows flows names all of them, and any other
+// partTop times the usual number of each signal and kind. So the top flows of all parts together are
+// exact in the first case; in the second, a flow's total is a lower bound.
 const (
 	partFlows = 1024
 	partTop   = 2

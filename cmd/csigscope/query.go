@@ -27,8 +27,8 @@ the fields of these answers, with the unit at the end (mean_bps). The mode of th
 location that more of a cell's heavy observations name than any other; a type_N that sums or
 counts over hops has none.
 
-Without a time range, the store answers with all its rows, and a collector with its last windows.
---since, or --from and --to, ask for history.`,
+Without a time range, the store answers with all its rows, and a collector with its last windows,
+or for flows and findings with its last stored hour. --since, or --from and --to, ask for history.`,
 		Example: `  csigscope query extent
   csigscope query cells --signal min_abw_ratio --state congested
   csigscope query cells --since 15m --sort -heavy -o wide
@@ -228,7 +228,7 @@ which the cell was observed at all. Cells with the lowest share come first.`,
 			return usageError{fmt.Errorf("--%w", wrong)}
 		}
 		if errors.Is(err, answers.ErrEmpty) {
-			return fmt.Errorf("query %s: %w: run csigscope replay first", db.target, err)
+			return fmt.Errorf("query %s: %w: run csigscope replay or collect, and csigscope query taps if they found no tags or reflections", db.target, err)
 		}
 		if err != nil {
 			return err

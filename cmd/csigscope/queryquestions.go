@@ -447,8 +447,9 @@ func newQueryChanges() *cobra.Command {
 silent taps, and cells that lack data of these taps. Then it prints one line for each change:
 onset, cleared and moved of a cell, tap_lost, tap_back, tap_forgotten, coverage_lost and
 coverage_back. The time is the end of the newest window, which may be provisional. As ndjson it
-prints the events of the API. After a connection breaks, changes connects again and resumes. If
-revisions are missing between, it says so on standard error and prints the whole state again.`,
+prints the events of the API. After a connection breaks, changes connects again and resumes. When it
+prints the whole state again, as after the first window or after missing revisions, it says so on
+standard error.`,
 		Example: `  csigscope query changes --server http://127.0.0.1:9465
   csigscope query changes --server http://127.0.0.1:9465 --link leaf3:up1 --state congested -o ndjson`,
 		Args: noArgs,

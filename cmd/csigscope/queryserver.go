@@ -160,7 +160,7 @@ func (r *timeRange) parameters(cmd *cobra.Command, c *client.Client, names ...st
 		case r.everything:
 			first, last = time.Unix(0, 0), endOfRanges
 		case h.GetStored() == nil:
-			return nil, errors.New("nothing is stored yet: run csigscope replay or collect first")
+			return nil, errors.New("nothing is stored yet: run csigscope replay or collect, and csigscope query taps if they found no tags or reflections")
 		}
 		if r.from == "" {
 			from = first

@@ -42,7 +42,7 @@ func NewTaps(read func() []Tap) *Collector {
 		*family
 		of func(*Tap) *uint64
 	}{
-		{c.counter("tap_frames_total", "Frames captured.", "tap"), func(t *Tap) *uint64 { return &t.Frames }},
+		{c.counter("tap_frames_total", "Frames captured: those that may have a tag or a reflection, unless the tap is unfiltered.", "tap"), func(t *Tap) *uint64 { return &t.Frames }},
 		{c.counter("tap_bytes_total", "Bytes captured, as on the wire.", "tap"), func(t *Tap) *uint64 { return &t.Bytes }},
 		{c.counter("tap_kernel_drops_total", "Frames that the kernel dropped because the ring was full.", "tap"), func(t *Tap) *uint64 { return &t.Dropped }},
 		{c.counter("tap_ring_freezes_total", "Times that a ring was full.", "tap"), func(t *Tap) *uint64 { return &t.Freezes }},

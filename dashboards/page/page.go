@@ -2,7 +2,7 @@
 // static files in the binary.
 //
 // It knows how a bundle of package query is drawn. It must never ask a store: it draws the answers
-// of package query and loads nothing from anywhere else.
+// of packages query and api, and loads nothing from other servers.
 package page
 
 import (

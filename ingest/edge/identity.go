@@ -61,7 +61,7 @@ func (a *Auth) Check() error {
 			return fmt.Errorf("anonymous: %w", err)
 		}
 	} else if a.TLS.CA == "" && a.Clients == "" {
-		return errors.New("no way to tell peers apart: expected an authority for client certificates (tls: ca), a token file, or a name for peers without a credential (anonymous)")
+		return errors.New("no way to tell clients apart: expected a file of tokens, an authority for their certificates (tls: ca), or on loopback a name for clients without a credential (anonymous)")
 	}
 	if err := a.TLS.Check(); err != nil {
 		return fmt.Errorf("tls: %w", err)
@@ -78,7 +78,7 @@ func (a *Auth) Exposed() error {
 	case a.TLS.Cert == "":
 		return errors.New("no TLS certificate")
 	case a.Anonymous.Name != "":
-		return errors.New("peers without a credential are let in")
+		return errors.New("clients without a credential are let in")
 	case a.TLS.CA == "" && a.Clients == "":
 		return errors.New("neither an authority for client certificates nor a token file")
 	}

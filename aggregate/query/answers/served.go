@@ -262,17 +262,24 @@ func cellsOf(e *wire.WatchResponse, unit *string) *tabular.Listing {
 // Changes asks a server for the present state, and prints it and then each change as it arrives:
 // as ndjson the events, except heartbeats, otherwise a line for each change. It returns after the
 // given number of later changes, with 0 when ctx ends. It reports missing revisions to notes,
-// after which the whole state follows.
+// and that the whole state follows once more.
 func Changes(ctx context.Context, c *client.Client, parameters url.Values, count int, w io.Writer, format string, notes io.Writer) error {
-	schema := rest.NewSchema()
+	schema, began := rest.NewSchema(), false
 	err := c.Changes(ctx, parameters, func(e *wire.ChangesResponse) error {
 		switch v := e.GetEvent().(type) {
 		case *wire.ChangesResponse_Heartbeat:
 			return nil
 		case *wire.ChangesResponse_Gap:
 			missing(notes, v.Gap)
+			began = false
 		case *wire.ChangesResponse_Lagging:
 			missing(notes, v.Lagging)
+			began = false
+		case *wire.ChangesResponse_Initial:
+			if began {
+				fmt.Fprintln(notes, "csigscope: the whole state follows, and replaces the changes before it")
+			}
+			began = true
 		}
 		if format == "ndjson" {
 			if err := writeEvent(schema, e, w, false); err != nil {

@@ -42,11 +42,11 @@ const (
 	State_STATE_NO_DATA State = 1
 	// Fewer than 10 untrimmed observations, without their weight.
 	State_STATE_TOO_FEW State = 2
-	// Nothing was heavy.
+	// Nothing was heavy in the last 300 windows.
 	State_STATE_CLEAR State = 3
 	// The heavy share of a window reached the onset, and no later window was below the clear share.
 	State_STATE_CONGESTED State = 4
-	// There were heavy observations, but no congestion.
+	// Something was heavy in the last 300 windows, but the cell is not congested: not yet, or no longer.
 	State_STATE_BRIEF State = 5
 	// No threshold applies, such as for min ABW: the capacity of the port is unknown, or the share of
 	// it that is heavy lies within the first step of the signal's table.
@@ -4575,7 +4575,8 @@ type Link struct {
 	Cells uint64 `protobuf:"varint,20,opt,name=cells,proto3" json:"cells,omitempty"`
 	// Share of those cells' observations that name it.
 	ShareRatio float64 `protobuf:"fixed64,21,opt,name=share_ratio,json=shareRatio,proto3" json:"share_ratio,omitempty"`
-	// Named flows, most of whose heavy observations name it.
+	// Named flows, most of whose heavy observations name it. The newest windows, without their final
+	// rows, name none yet: usually two.
 	Flows uint64 `protobuf:"varint,22,opt,name=flows,proto3" json:"flows,omitempty"`
 	// Cells whose observations name it, at most 10, those with the most heavy ones first.
 	Dependents    []*Dependent `protobuf:"bytes,23,rep,name=dependents,proto3" json:"dependents,omitempty"`
@@ -5710,12 +5711,13 @@ func (x *TimelineResponse) GetTimeline() []*Moment {
 	return nil
 }
 
-// Flow is one flow of a cell, in the measured direction, or the sum of all flows that no window
-// names.
+// Flow is one flow of a cell, in the measured direction, or the others. Each window names the flows
+// with the most heavy observations, and counts nothing else of them: all other observations are
+// summed up as the others.
 type Flow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The sum of all flows that no window names, without addresses: of the cell or, with both groups
-	// overflow, of all cells without a named flow.
+	// The others, without addresses: of the cell or, with both groups overflow, of all cells without
+	// a named flow.
 	Others bool `protobuf:"varint,1,opt,name=others,proto3" json:"others,omitempty"`
 	// Source address of the measured direction.
 	SrcAddress string `protobuf:"bytes,2,opt,name=src_address,json=srcAddress,proto3" json:"src_address,omitempty"`
@@ -5733,19 +5735,19 @@ type Flow struct {
 	DstGroup string `protobuf:"bytes,8,opt,name=dst_group,json=dstGroup,proto3" json:"dst_group,omitempty"`
 	// Kind of the observations: tags at receivers, or reflections at senders.
 	Kind Kind `protobuf:"varint,9,opt,name=kind,proto3,enum=csigscope.query.v1.Kind" json:"kind,omitempty"`
-	// Number of tags or reflections, weighted by the sampling.
+	// Number of counted tags or reflections, weighted by the sampling: the heavy ones of a named flow.
 	Observations uint64 `protobuf:"varint,10,opt,name=observations,proto3" json:"observations,omitempty"`
-	// Bytes of the observed packets.
+	// Bytes of their packets.
 	Bytes uint64 `protobuf:"varint,11,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	// Mean of the observations.
+	// Their mean.
 	Mean *Measure `protobuf:"bytes,12,opt,name=mean,proto3" json:"mean,omitempty"`
-	// The least observed value.
+	// Their least value.
 	Min *Measure `protobuf:"bytes,13,opt,name=min,proto3" json:"min,omitempty"`
-	// The greatest observed value.
+	// Their greatest value.
 	Max *Measure `protobuf:"bytes,14,opt,name=max,proto3" json:"max,omitempty"`
-	// Heavy observations.
+	// Heavy ones among them.
 	Heavy uint64 `protobuf:"varint,15,opt,name=heavy,proto3" json:"heavy,omitempty"`
-	// Share of heavy observations among all.
+	// Share of heavy ones among them: 1 for a named flow.
 	HeavyRatio float64 `protobuf:"fixed64,16,opt,name=heavy_ratio,json=heavyRatio,proto3" json:"heavy_ratio,omitempty"`
 	// Number of windows that name it; in all other windows it counts among the others.
 	Windows uint64 `protobuf:"varint,17,opt,name=windows,proto3" json:"windows,omitempty"`
@@ -6702,8 +6704,8 @@ type WindowEvent struct {
 	Late bool `protobuf:"varint,4,opt,name=late,proto3" json:"late,omitempty"`
 	// Share of the known producers that have sent rows of the window.
 	CompletenessRatio float64 `protobuf:"fixed64,5,opt,name=completeness_ratio,json=completenessRatio,proto3" json:"completeness_ratio,omitempty"`
-	// All rows of the window were on disk when the revision was made; if false, an event durable
-	// follows once they are.
+	// All rows of the window were on disk when the revision was made. If false, an event durable
+	// follows once they are, unless the window has another event first.
 	Durable bool `protobuf:"varint,6,opt,name=durable,proto3" json:"durable,omitempty"`
 	// The window is final: only late packets may change it. If false, it has provisional rows, or a
 	// tap may have further rows, and another event follows.
@@ -8808,7 +8810,7 @@ const file_query_proto_rawDesc = "" +
 	"\x06step_s\x18\x02 \x01(\x01B\a\x8a\xb5\x18\x03B\x011R\x05stepS\x12,\n" +
 	"\n" +
 	"heavy_only\x18\x03 \x01(\bB\r\x8a\xb5\x18\tB\x05falseH\x01R\theavyOnly\x126\n" +
-	"\btimeline\x18\x04 \x03(\v2\x1a.csigscope.query.v1.MomentR\btimeline\"\xc2\x06\n" +
+	"\btimeline\x18\x04 \x03(\v2\x1a.csigscope.query.v1.MomentR\btimeline\"\xbe\x06\n" +
 	"\x04Flow\x12#\n" +
 	"\x06others\x18\x01 \x01(\bB\v\x8a\xb5\x18\aB\x05falseR\x06others\x121\n" +
 	"\vsrc_address\x18\x02 \x01(\tB\x10\x8a\xb5\x18\fB\b10.0.1.1H\x01R\n" +
@@ -8821,16 +8823,15 @@ const file_query_proto_rawDesc = "" +
 	"\x8a\xb5\x18\x06B\x0217H\x01R\x05proto\x12(\n" +
 	"\tsrc_group\x18\a \x01(\tB\v\x8a\xb5\x18\aB\x05rack1R\bsrcGroup\x12(\n" +
 	"\tdst_group\x18\b \x01(\tB\v\x8a\xb5\x18\aB\x05rack2R\bdstGroup\x127\n" +
-	"\x04kind\x18\t \x01(\x0e2\x18.csigscope.query.v1.KindB\t\x8a\xb5\x18\x05B\x03tagR\x04kind\x12.\n" +
+	"\x04kind\x18\t \x01(\x0e2\x18.csigscope.query.v1.KindB\t\x8a\xb5\x18\x05B\x03tagR\x04kind\x12-\n" +
 	"\fobservations\x18\n" +
-	" \x01(\x04B\n" +
-	"\x8a\xb5\x18\x06B\x041200R\fobservations\x12#\n" +
-	"\x05bytes\x18\v \x01(\x04B\r\x8a\xb5\x18\tB\a1800000R\x05bytes\x12/\n" +
+	" \x01(\x04B\t\x8a\xb5\x18\x05B\x03480R\fobservations\x12\"\n" +
+	"\x05bytes\x18\v \x01(\x04B\f\x8a\xb5\x18\bB\x06720000R\x05bytes\x12/\n" +
 	"\x04mean\x18\f \x01(\v2\x1b.csigscope.query.v1.MeasureR\x04mean\x12-\n" +
 	"\x03min\x18\r \x01(\v2\x1b.csigscope.query.v1.MeasureR\x03min\x12-\n" +
 	"\x03max\x18\x0e \x01(\v2\x1b.csigscope.query.v1.MeasureR\x03max\x12\x1f\n" +
-	"\x05heavy\x18\x0f \x01(\x04B\t\x8a\xb5\x18\x05B\x03480R\x05heavy\x12*\n" +
-	"\vheavy_ratio\x18\x10 \x01(\x01B\t\x8a\xb5\x18\x05B\x030.4R\n" +
+	"\x05heavy\x18\x0f \x01(\x04B\t\x8a\xb5\x18\x05B\x03480R\x05heavy\x12(\n" +
+	"\vheavy_ratio\x18\x10 \x01(\x01B\a\x8a\xb5\x18\x03B\x011R\n" +
 	"heavyRatio\x12!\n" +
 	"\awindows\x18\x11 \x01(\x04B\a\x8a\xb5\x18\x03B\x011R\awindows\x122\n" +
 	"\x04mode\x18\x12 \x01(\v2\x1e.csigscope.query.v1.BottleneckR\x04mode\x12%\n" +

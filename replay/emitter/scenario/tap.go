@@ -62,7 +62,7 @@ const (
 	maxDrift      = 1e6 // ppb
 	maxJitter     = time.Second
 	maxSession    = 1023
-	maxPatterns   = 256 // total of all taps, since each is compared with each link
+	maxPatterns   = 256 // total of all taps and counters, since each is compared with each link
 	maxPattern    = 128 // bytes
 )
 

@@ -32,7 +32,7 @@ const (
 	actForge
 )
 
-// actions maps each kind that needs no parameters beyond its action.
+// actions maps each kind that has an action; apply adds the parameters of some.
 var actions = map[string]action{
 	scenario.Software: actSoftware, scenario.Strip: actStrip, scenario.Discard: actDiscard, scenario.IngressEdge: actScrub, scenario.EgressEdge: actStrip,
 	scenario.Overwrite: actOverwrite, scenario.WrongLM: actWrongLM, scenario.LMOnly: actLMOnly, scenario.ValueOnly: actValueOnly,

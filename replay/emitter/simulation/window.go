@@ -165,7 +165,7 @@ func newSwift(p *scenario.Swift, hops int) *window {
 }
 
 // room reports whether another packet may leave while bytes are in flight. A window below one
-// packet allows one packet at a time; pause spaces them out.
+// packet allows one packet at a time; pacingDelay spaces them out.
 func (w *window) room(bytes, payload uint32) bool {
 	return bytes == 0 || uint64(bytes+payload)*packetOne <= uint64(w.size)*uint64(payload)
 }

@@ -55,7 +55,7 @@ func (c *Peers) check() error {
 
 // Ingest configures which exporters may send, how they authenticate, and their limits.
 type Ingest struct {
-	Listen    Address        `yaml:"listen,omitempty" help:"address that exporters send to, such as 127.0.0.1:4319; beyond loopback it needs TLS and credentials"`
+	Listen    Address        `yaml:"listen,omitempty" help:"address that exporters send to, such as 127.0.0.1:4319; needs tokens, an authority or anonymous in the section collect.ingest, and beyond loopback TLS too"`
 	TLS       TLS            `yaml:"tls,omitempty" help:"ca is the authority of the exporters' certificates"`
 	Tokens    string         `yaml:"tokens,omitempty" unit:"file" help:"file of lines NAME: SHA256-OF-THE-TOKEN [EXPIRES]"`
 	Anonymous string         `yaml:"anonymous,omitempty" help:"name of exporters without a credential: for loopback"`
