@@ -39,7 +39,7 @@ func examine(t *testing.T, s scenario.Scenario, change func(*replay.ExamineConfi
 		Files: report.Captures, Decode: decode.Config{Domain: domain}, Finding: finding.Config{Domain: domain, Locator: f},
 		Windows: window.Settings{Resolver: f, Flows: window.FlowLimits{Top: 100}, UDPRepeat: window.DefaultUDPRepeat},
 		Tap: func(name string) window.Tap {
-			spec, _ := f.Tap(name)
+			spec := tapOf(spec, name)
 			tap := window.TapAt(spec.Place, 1)
 			tap.Mirrors = spec.Mirrors
 			return tap

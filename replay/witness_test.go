@@ -36,7 +36,11 @@ func (rec *recording) witnesses(t *testing.T, sink *blocks, keep func(name strin
 		}
 	}
 	points := map[string]uint32{}
-	for _, tap := range f.Taps() {
+	file, err := fabric.Load(rec.report.Fabric)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tap := range file.Taps {
 		if len(tap.At) > 0 {
 			n, err := f.ObservationPoint(tap.At)
 			if err != nil {
@@ -46,12 +50,21 @@ func (rec *recording) witnesses(t *testing.T, sink *blocks, keep func(name strin
 		}
 	}
 	cfg.Tap = func(name string) window.Tap {
-		spec, _ := f.Tap(name)
-		tap := window.TapAt(spec.Place, 1)
+		tap := window.TapAt(tapOf(file, name).Place, 1)
 		tap.ObservationPoint = points[name]
 		return tap
 	}
 	return cfg, f
+}
+
+// tapOf returns a tap of a fabric file; it is empty if the file does not list it.
+func tapOf(spec *fabric.Spec, name string) (tap fabric.TapSpec) {
+	for _, t := range spec.Taps {
+		if t.Name == name {
+			return t
+		}
+	}
+	return tap
 }
 
 // ports counts the heavy observations in 1 s windows that name one port, and those that name

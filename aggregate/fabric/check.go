@@ -54,7 +54,7 @@ func build(s *Spec, d *csig.Domain) (*topology, error) {
 	b := &builder{spec: s, nodes: map[string]string{}, words: vocabularies(d)}
 	b.topo = &topology{
 		deviceIndex: map[string]int32{}, hostIndex: map[string]int32{}, groupIndex: map[string]int32{},
-		addresses: map[netip.Addr]int32{}, taps: map[string]TapSpec{},
+		addresses: map[netip.Addr]int32{},
 	}
 	if s.Version != SpecVersion {
 		b.errorf("version", "is %d: expected %d", s.Version, SpecVersion)
@@ -235,8 +235,6 @@ func (b *builder) taps() {
 				b.errorf(fmt.Sprintf("taps[%d].at[%d]", i, j), noPassage, name)
 			}
 		}
-		t.Weight = max(t.Weight, 1)
-		b.topo.taps[t.Name] = t
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -91,17 +90,6 @@ func (f *Fabric) Locations() []Location {
 	}
 	slices.SortFunc(all, func(x, y Location) int { return cmp.Compare(x.Name, y.Name) })
 	return all
-}
-
-// Tap returns the tap of that name in the fabric file; its weight is at least 1.
-func (f *Fabric) Tap(name string) (TapSpec, bool) {
-	t, ok := f.topo.taps[name]
-	return t, ok
-}
-
-// Taps returns the taps of the fabric file, by name.
-func (f *Fabric) Taps() []TapSpec {
-	return slices.SortedFunc(maps.Values(f.topo.taps), func(x, y TapSpec) int { return cmp.Compare(x.Name, y.Name) })
 }
 
 // Warnings returns oddities of the fabric that are no errors: values that no locator can name,

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -22,24 +21,6 @@ func TestNewRefusesNothing(t *testing.T) {
 	}
 	if _, err := New(&Spec{}, defaultDomain(t)); err == nil {
 		t.Error("no error for version 0")
-	}
-}
-
-func TestTap(t *testing.T) {
-	_, f := load(t, "leafspine.yaml")
-	for name, want := range map[string]TapSpec{
-		"rack1":  {Name: "rack1", Place: "receiver", Weight: 1},
-		"mirror": {Name: "mirror", Place: "mid", Weight: 1000},
-	} {
-		if got, ok := f.Tap(name); !ok || !reflect.DeepEqual(got, want) {
-			t.Errorf("tap %s is %+v", name, got)
-		}
-	}
-	if _, ok := f.Tap("rack2"); ok {
-		t.Error("a tap that is not in the file is found")
-	}
-	if taps := f.Taps(); len(taps) != 2 || taps[0].Name != "mirror" || taps[1].Name != "rack1" {
-		t.Errorf("the taps are %+v", taps)
 	}
 }
 

@@ -31,7 +31,6 @@ type topology struct {
 	allPorts    []int32
 	attachments []attachment
 	attached    []int32 // endpoint to attachment, or none
-	taps        map[string]TapSpec
 	rules       rules
 	ecmp        ecmp
 	warnings    []string

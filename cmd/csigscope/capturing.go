@@ -191,9 +191,7 @@ func (c *capturing) tryReload(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if n.Epoch == c.network.Epoch {
-		n.Fabric, n.Domain, n.Decode = c.network.Fabric, c.network.Domain, c.network.Decode // keep the names that it has met
-	}
+	n.Continue(c.network)
 	setup, err := c.setup(n)
 	if err != nil {
 		return err

@@ -108,7 +108,7 @@ func (c *collector) expected(known []store.Producer, silent []string) ([]table.P
 		}
 	}
 	var planned []string
-	for _, t := range c.using.Load().Fabric.Taps() {
+	for _, t := range c.using.Load().FileTaps {
 		planned = append(planned, t.Name)
 	}
 	return expectedProducers(known, taps, silent, planned), nil

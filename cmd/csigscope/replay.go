@@ -60,7 +60,7 @@ func (f *pipelineFlags) config(files []string, n *network) (replay.Config, error
 	c := replay.Config{
 		Files: files, Settings: n.Settings(), Dedup: f.dedup, ChunkBytes: f.chunkSize, Workers: f.workers, Pace: f.pace,
 		Tap:         func(name string) window.Tap { return n.Tap(name, f.taps.defaults()) },
-		TapSettings: fmt.Sprint(f.taps, n.Fabric.Taps(), n.Config.Taps),
+		TapSettings: fmt.Sprint(f.taps, n.FileTaps, n.Config.Taps),
 	}
 	c.FineHeavyOnly = c.FineHeavyOnly && !f.fineAll
 	if f.chunkSize == 0 {

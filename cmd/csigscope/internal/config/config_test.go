@@ -179,7 +179,7 @@ func TestMistakes(t *testing.T) {
 		"collect: {ingest: {tokens: t, exporters: [{rows: 100000}]}}":                                  "expected 1 to 256 bytes",
 		"collect: {ingest: {tokens: t, exporters: [{name: host1, rate: 100}]}}":                        "rate",
 		"collect: {ingest: {anonymous: local, exporters: [{name: host1}]}}":                            "anonymous: local is not among the exporters",
-		"collect: {ingest: {listen: \"127.0.0.1:4319\"}}":                                              "a name for peers without a credential (anonymous)",
+		"collect: {ingest: {listen: \"127.0.0.1:4319\"}}":                                              "a name for clients without a credential (anonymous)",
 		"collect: {ingest: {tokens: t, expect: [host1]}}":                                              "expect",
 		"export: {instance: " + strings.Repeat("n", 119) + ", taps: [{interface: eth0}]}":              "",
 		"export: {instance: " + strings.Repeat("n", 120) + ", taps: [{interface: eth0}]}":              "shorten its name or export.instance",
@@ -229,6 +229,49 @@ func TestNetwork(t *testing.T) {
 	placed := open("taps: [{name: a, place: mid, weight: 7}]")
 	if a, b := placed.Tap("a", TapDefaults{Place: "sender"}), placed.Tap("b", TapDefaults{Place: "sender"}); a.Place != "mid" || a.Weight != 7 || b.Place != "sender" || b.Weight != 1 {
 		t.Errorf("taps %+v, %+v", a, b)
+	}
+}
+
+// TestContinue: a network with the same epoch knows the names that the earlier one has met, and has
+// its own taps. With another epoch or other observation points it begins anew.
+func TestContinue(t *testing.T) {
+	const topology = "version: 1\ngroups: [{name: a, level: rack, prefixes: [10.1.0.0/16]}]\ndevices: [{name: leaf1, stage: leaf, ports: [{name: up1, orientation: up, speed: 100Gbps}]}]\n"
+	open := func(fabricFile, text string) *Network {
+		t.Helper()
+		dir := t.TempDir()
+		n, err := OpenNetwork(writeFile(t, filepath.Join(dir, "config.yaml"), text), writeFile(t, filepath.Join(dir, "fabric.yaml"), fabricFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	mid := "taps: [{name: t, place: mid, at: [leaf1]}]\n"
+	for name, test := range map[string]struct {
+		before, after, config string
+		continues             bool
+		place                 string
+	}{
+		"the same":             {mid, mid, "", true, "mid"},
+		"another place":        {"taps: [{name: t, place: mid}]\n", "taps: [{name: t, place: receiver}]\n", "", true, "receiver"},
+		"another weight":       {"taps: [{name: t, place: receiver}]\n", "taps: [{name: t, place: receiver, weight: 9}]\n", "", true, "receiver"},
+		"no longer there":      {"taps: [{name: t, place: mid}]\n", "", "", true, "sender"},
+		"in the configuration": {"taps: [{name: t, place: mid}]\n", "taps: [{name: t, place: mid}]\n", "taps: [{name: t, place: receiver}]", true, "receiver"},
+		"another point":        {"taps: [{name: t, place: mid}]\n", mid, "", false, "mid"},
+		"another epoch":        {mid, mid, "decode: {endpoints: inner}", false, "mid"},
+	} {
+		before, after := open(topology+test.before, ""), open(topology+test.after, test.config)
+		own := after.Fabric
+		after.Continue(before)
+		if got := after.Fabric == before.Fabric; got != test.continues || !got && after.Fabric != own {
+			t.Errorf("%s: continues: %t, want %t", name, got, test.continues)
+		}
+		tap := after.Tap("t", TapDefaults{Place: "sender"})
+		if tap.Place != test.place || (tap.ObservationPoint != 0) != strings.Contains(test.after, "at:") {
+			t.Errorf("%s: tap %+v, want place %s", name, tap, test.place)
+		}
+		if planned := len(after.FileTaps); planned != strings.Count(test.after, "name:") {
+			t.Errorf("%s: %d taps of the fabric file", name, planned)
+		}
 	}
 }
 

@@ -3,6 +3,8 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -26,6 +28,8 @@ type Network struct {
 	Fabric *fabric.Fabric
 	Epoch  uint64
 	Text   string // configuration whose hash is the epoch
+	// FileTaps are the taps of the fabric file, by name. They are no part of the epoch.
+	FileTaps []fabric.TapSpec
 
 	observationPoints map[string]uint32 // of taps in the middle of the fabric
 }
@@ -62,6 +66,8 @@ func NewNetwork(configPath string, topology *fabric.Spec, name string) (*Network
 		n.Fabric = fabric.None(n.Domain)
 	} else if n.Fabric, err = fabric.New(topology, n.Domain); err != nil {
 		return nil, fmt.Errorf("read fabric %q: %w", name, err)
+	} else {
+		n.FileTaps = slices.SortedFunc(slices.Values(topology.Taps), func(x, y fabric.TapSpec) int { return cmp.Compare(x.Name, y.Name) })
 	}
 	if err := n.placeTaps(); err != nil {
 		return nil, err
@@ -78,17 +84,33 @@ func NewNetwork(configPath string, topology *fabric.Spec, name string) (*Network
 // placeTaps numbers the observation points of taps in the middle of the fabric.
 func (n *Network) placeTaps() error {
 	n.observationPoints = make(map[string]uint32)
-	for _, name := range n.TapNames() {
-		spec, _ := n.named(name)
-		if len(spec.At) == 0 {
-			continue
-		}
+	for name, at := range n.tapsInside() {
 		var err error
-		if n.observationPoints[name], err = n.Fabric.ObservationPoint(spec.At); err != nil {
+		if n.observationPoints[name], err = n.Fabric.ObservationPoint(at); err != nil {
 			return fmt.Errorf("tap %q: at: %w", name, err)
 		}
 	}
 	return nil
+}
+
+// tapsInside lists the taps with an observation point, and the devices and ports of it.
+func (n *Network) tapsInside() iter.Seq2[string, []string] {
+	return func(yield func(string, []string) bool) {
+		for _, name := range n.TapNames() {
+			if spec, _ := n.named(name); len(spec.At) > 0 && !yield(name, spec.At) {
+				return
+			}
+		}
+	}
+}
+
+// Continue makes a network that replaces an earlier one, which is in use, know the names that the
+// earlier one has met. That takes equal epochs and observation points; else it does nothing.
+func (n *Network) Continue(earlier *Network) {
+	if n.Epoch != earlier.Epoch || !maps.EqualFunc(maps.Collect(n.tapsInside()), maps.Collect(earlier.tapsInside()), slices.Equal) {
+		return
+	}
+	n.Domain, n.Decode, n.Fabric, n.observationPoints = earlier.Domain, earlier.Decode, earlier.Fabric, earlier.observationPoints
 }
 
 // Naming returns the network that names the numbers in rows.
@@ -141,7 +163,7 @@ func (n *Network) Tap(name string, defaults TapDefaults) window.Tap {
 // TapNames returns the names of the taps in the fabric file and the configuration.
 func (n *Network) TapNames() []string {
 	var list []string
-	for _, t := range slices.Concat(n.Fabric.Taps(), n.Config.Taps) {
+	for _, t := range slices.Concat(n.FileTaps, n.Config.Taps) {
 		if !slices.Contains(list, t.Name) {
 			list = append(list, t.Name)
 		}
@@ -151,8 +173,7 @@ func (n *Network) TapNames() []string {
 
 // named returns the entry of a tap in the configuration, or else in the fabric file.
 func (n *Network) named(name string) (spec fabric.TapSpec, found bool) {
-	spec, found = n.Fabric.Tap(name)
-	for _, t := range n.Config.Taps {
+	for _, t := range slices.Concat(n.FileTaps, n.Config.Taps) {
 		if t.Name == name {
 			spec, found = t, true
 		}
