@@ -172,7 +172,8 @@ func (d *Decoder) transportOf(c class, b *[plainLen]byte, captured int, o *Obser
 	o.SrcPort, o.DstPort = be16(t[:]), be16(t[2:])
 	o.Proto, o.Ack = proto, binary.BigEndian.Uint32(t[8:])&-uint32(acks)
 	o.Flags |= HasAddrs | HasPorts | HasProto | IPv6*Flags(v6) | HasAck*Flags(acks)
-	words := int(t[12]) >> 4
+	words := int(t[12]) >> 4 // of 4 bytes
+	// 0 for a timestamp alone
 	other := uint64(words^stampedLen/4) | uint64(binary.LittleEndian.Uint32(t[tcpLen:])^stamped) | uint64(room-stampedLen)>>63
 	if options = (words ^ tcpLen/4) & -tcp; other == 0 { // without a branch, as above
 		options = 0
