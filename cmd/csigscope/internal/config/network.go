@@ -67,7 +67,7 @@ func NewNetwork(configPath string, topology *fabric.Spec, name string) (*Network
 	} else if n.Fabric, err = fabric.New(topology, n.Domain); err != nil {
 		return nil, fmt.Errorf("read fabric %q: %w", name, err)
 	} else {
-		n.FileTaps = slices.SortedFunc(slices.Values(topology.Taps), func(x, y fabric.TapSpec) int { return cmp.Compare(x.Name, y.Name) })
+		n.FileTaps = tapsOf(topology)
 	}
 	if err := n.placeTaps(); err != nil {
 		return nil, err
@@ -79,6 +79,16 @@ func NewNetwork(configPath string, topology *fabric.Spec, name string) (*Network
 		c.Decode.Endpoints, c.Decode.InnerTags, c.Decode.UDPTunnels, n.Fabric.Fingerprint())
 	n.Epoch = xxhash.Sum64String(n.Text)
 	return n, nil
+}
+
+// tapsOf returns the taps of a fabric file, by name, with weights of at least 1.
+func tapsOf(topology *fabric.Spec) []fabric.TapSpec {
+	list := slices.Clone(topology.Taps)
+	for i := range list {
+		list[i].Weight = max(list[i].Weight, 1)
+	}
+	slices.SortFunc(list, func(x, y fabric.TapSpec) int { return cmp.Compare(x.Name, y.Name) })
+	return list
 }
 
 // placeTaps numbers the observation points of taps in the middle of the fabric.
