@@ -233,7 +233,7 @@ func TestNetwork(t *testing.T) {
 }
 
 // TestContinue: a network with the same epoch knows the names that the earlier one has met, and has
-// its own taps. With another epoch or other observation points it begins anew.
+// its own taps. With another epoch or other observation points it knows no earlier names.
 func TestContinue(t *testing.T) {
 	const topology = "version: 1\ngroups: [{name: a, level: rack, prefixes: [10.1.0.0/16]}]\ndevices: [{name: leaf1, stage: leaf, ports: [{name: up1, orientation: up, speed: 100Gbps}]}]\n"
 	open := func(fabricFile, text string) *Network {
