@@ -6,7 +6,8 @@ import (
 )
 
 // Bounds on the remembered locations. Locations that are no ports are numbers, contradictions
-// and sets of ports, of which few exist in practice; those beyond maxOthers are looked up again each time.
+// and sets of ports, of which few exist in practice; those beyond maxOthers are looked up again each
+// time.
 const (
 	maxPorts  = 1 << 16
 	maxOthers = 1 << 17

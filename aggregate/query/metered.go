@@ -21,9 +21,9 @@ const (
 
 // Metered makes a reader's reads part of the budget of the request in the context: it checks the
 // budget before, and charges the time and the rows. Results of a Catalog
-// without a question, a Linker and a Wired are read once for all requests within 0.5 to 5 s, and charged to the first of them; a client
-// that has used up its budget gets the last result read. Errors may be of type *edge.LimitError. now is
-// the clock for the age of results.
+// without a question, a Linker and a Wired are read once for all requests within 0.5 to 5 s, and
+// charged to the first of them; a client that has used up its budget gets the last result read. Errors
+// may be of type *edge.LimitError. now is the clock for the age of results.
 func Metered(r Reader, now func() time.Time) Reader {
 	return &meteredReader{
 		r: r, now: now, extent: newLatest[Extent](), groups: newLatest[[]fabric.Group](), locations: newLatest[[]fabric.Location](), peers: newLatest[map[string]string](),

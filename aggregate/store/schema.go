@@ -44,8 +44,9 @@ const (
 	numResolutionTables
 )
 
-// resolutionTableAt returns the table of partials at index i; table 0 has the finest windows. Partitions follow windows, never the time
-// of insertion, and are so long that a retention is some tens of them.
+// resolutionTableAt returns the table of partials at index i; table 0 has the finest windows.
+// Partitions follow windows, never the time of insertion, and are so long that a retention is some
+// tens of them.
 func resolutionTableAt(i int) resolutionTable {
 	switch i {
 	case fineTable:

@@ -228,7 +228,7 @@ which the cell was observed at all. Cells with the lowest share come first.`,
 			return usageError{fmt.Errorf("--%w", wrong)}
 		}
 		if errors.Is(err, answers.ErrEmpty) {
-			return fmt.Errorf("query %s: %w: run csigscope replay or collect, and csigscope query taps if they found no tags or reflections", db.target, err)
+			return fmt.Errorf("query %s: %w: %s", db.target, err, emptyAdvice)
 		}
 		if err != nil {
 			return err

@@ -15,9 +15,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/answers"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/client"
 )
+
+// emptyAdvice follows answers.ErrEmpty.
+const emptyAdvice = "run csigscope replay or collect, and csigscope query taps if they found no tags or reflections"
 
 // asking selects the target of a question: the server in --server, else the store, for which
 // this process answers as query serve does.
@@ -160,7 +164,7 @@ func (r *timeRange) parameters(cmd *cobra.Command, c *client.Client, names ...st
 		case r.everything:
 			first, last = time.Unix(0, 0), endOfRanges
 		case h.GetStored() == nil:
-			return nil, errors.New("nothing is stored yet: run csigscope replay or collect, and csigscope query taps if they found no tags or reflections")
+			return nil, fmt.Errorf("%w: %s", answers.ErrEmpty, emptyAdvice)
 		}
 		if r.from == "" {
 			from = first

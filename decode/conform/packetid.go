@@ -15,9 +15,9 @@ type PacketIdentifier struct {
 	id      identifier
 }
 
-// NewPacketIdentifier makes a PacketIdentifier. It uses prefix bytes of each packet behind the
-// IP header, 0 for all. If some packets are truncated, only the bytes that all have (Scan.Cut) tell the
-// same packet of another capture.
+// NewPacketIdentifier makes a PacketIdentifier. It uses prefix bytes of each packet behind
+// the IP header, 0 for all. Captures with truncated packets need the number of bytes that all of them
+// have (Scan.Cut).
 func NewPacketIdentifier(d *decode.Decoder, prefix int, key uint64) *PacketIdentifier {
 	return &PacketIdentifier{decoder: d, id: identifier{key: key, prefix: prefix}}
 }

@@ -250,14 +250,15 @@ func TestContinue(t *testing.T) {
 		before, after, config string
 		continues             bool
 		place                 string
+		weight                uint64
 	}{
-		"the same":             {mid, mid, "", true, "mid"},
-		"another place":        {"taps: [{name: t, place: mid}]\n", "taps: [{name: t, place: receiver}]\n", "", true, "receiver"},
-		"another weight":       {"taps: [{name: t, place: receiver}]\n", "taps: [{name: t, place: receiver, weight: 9}]\n", "", true, "receiver"},
-		"no longer there":      {"taps: [{name: t, place: mid}]\n", "", "", true, "sender"},
-		"in the configuration": {"taps: [{name: t, place: mid}]\n", "taps: [{name: t, place: mid}]\n", "taps: [{name: t, place: receiver}]", true, "receiver"},
-		"another point":        {"taps: [{name: t, place: mid}]\n", mid, "", false, "mid"},
-		"another epoch":        {mid, mid, "decode: {endpoints: inner}", false, "mid"},
+		"the same":             {mid, mid, "", true, "mid", 1},
+		"another place":        {"taps: [{name: t, place: mid}]\n", "taps: [{name: t, place: receiver}]\n", "", true, "receiver", 1},
+		"another weight":       {"taps: [{name: t, place: receiver}]\n", "taps: [{name: t, place: receiver, weight: 9}]\n", "", true, "receiver", 9},
+		"no longer there":      {"taps: [{name: t, place: mid}]\n", "", "", true, "sender", 1},
+		"in the configuration": {"taps: [{name: t, place: mid}]\n", "taps: [{name: t, place: mid}]\n", "taps: [{name: t, place: receiver}]", true, "receiver", 1},
+		"another point":        {"taps: [{name: t, place: mid}]\n", mid, "", false, "mid", 1},
+		"another epoch":        {mid, mid, "decode: {endpoints: inner}", false, "mid", 1},
 	} {
 		before, after := open(topology+test.before, ""), open(topology+test.after, test.config)
 		own := after.Fabric
@@ -266,8 +267,8 @@ func TestContinue(t *testing.T) {
 			t.Errorf("%s: continues: %t, want %t", name, got, test.continues)
 		}
 		tap := after.Tap("t", TapDefaults{Place: "sender"})
-		if tap.Place != test.place || (tap.ObservationPoint != 0) != strings.Contains(test.after, "at:") {
-			t.Errorf("%s: tap %+v, want place %s", name, tap, test.place)
+		if tap.Place != test.place || tap.Weight != test.weight || (tap.ObservationPoint != 0) != strings.Contains(test.after, "at:") {
+			t.Errorf("%s: tap %+v, want place %s and weight %d", name, tap, test.place, test.weight)
 		}
 		if planned := len(after.FileTaps); planned != strings.Count(test.after, "name:") {
 			t.Errorf("%s: %d taps of the fabric file", name, planned)

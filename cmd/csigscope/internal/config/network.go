@@ -183,9 +183,9 @@ func (n *Network) TapNames() []string {
 
 // named returns the entry of a tap in the configuration, or else in the fabric file.
 func (n *Network) named(name string) (spec fabric.TapSpec, found bool) {
-	for _, t := range slices.Concat(n.FileTaps, n.Config.Taps) {
-		if t.Name == name {
-			spec, found = t, true
+	for _, list := range [][]fabric.TapSpec{n.Config.Taps, n.FileTaps} {
+		if i := slices.IndexFunc(list, func(t fabric.TapSpec) bool { return t.Name == name }); i >= 0 {
+			return list[i], true
 		}
 	}
 	return spec, found
