@@ -23,7 +23,6 @@ func (d *Decoder) plain(c class, b []byte, r *Result) (reason Reason, ok bool) {
 		return OK, false
 	}
 	o := &d.ends
-	o.Flags = 0
 	options := d.transportOf(c, (*[plainLen]byte)(b[:plainLen]), len(b), o)
 	if options < 0 {
 		return OK, false
@@ -72,7 +71,7 @@ func (d *Decoder) DecodePlain(frame []byte, wireLen uint32, obs *[MaxObservation
 	if c = d.classes[be16(b[at-2:])]; c-ipv4 > ipv6-ipv4 { // one comparison, because the processor cannot predict which of the two it is
 		return 0, OK, NotPlain
 	}
-	o.Kind, o.Flags, o.Bytes = Tag, 0, wireLen
+	o.Kind, o.Bytes = Tag, wireLen
 	if options := d.transportOf(c, (*[plainLen]byte)(b[at:]), len(frame)-at, o); options != 0 {
 		return d.plainOptionsOf(c, frame, at, options, 1, obs)
 	}
@@ -87,7 +86,7 @@ func (d *Decoder) plainUntagged(c class, frame []byte, wireLen uint32, obs *[Max
 	}
 	const at = etherTypeOffset + 2
 	o := &obs[0] // of the endpoints, which count for nothing
-	o.Flags, o.Bytes = 0, wireLen
+	o.Bytes = wireLen
 	if options := d.transportOf(c, (*[plainLen]byte)(frame[at:at+plainLen]), len(frame)-at, o); options != 0 {
 		return d.plainOptionsOf(c, frame, at, options, 0, obs)
 	}
@@ -140,13 +139,17 @@ const (
 // guess costs as much as the rest of the header.
 func (d *Decoder) transportOf(c class, b *[plainLen]byte, captured int, o *Observation) (options int) {
 	const (
-		fragments, version4, version6 = 0x3fff, 0x45, 0x60
-		mapped                        = 0xffff0000 // of an IPv4 address, in front of its 32 bits
-		ackBit                        = 4          // of the flags
+		mapped = 0xffff0000 // of an IPv4 address, in front of its 32 bits
+		ackBit = 4          // of the flags
+
+		// Of the first 8 bytes of a header, as a little-endian number: the bits that matter, and their
+		// values. They are the version, and in IPv4 the length of the header and the fragment.
+		care4, care6 = 0xff3f_0000_0000_00ff, 0xf0
+		want4, want6 = 0x45, 0x60
 	)
 	v6 := uint64(c-ipv4) & 1 // 1 for IPv6, as tcp for TCP, else 0: numbers for arithmetic
 	six := -v6
-	headerLen := ipv4Len + int(six&(ipv6Len-ipv4Len))
+	headerLen := ipv4Len + (ipv6Len-ipv4Len)*v6
 	t := (*[plainTransport]byte)(b[headerLen:])
 	proto, tcp, udp := b[9-3*v6], 0, 0
 	if proto == protoTCP {
@@ -155,14 +158,14 @@ func (d *Decoder) transportOf(c class, b *[plainLen]byte, captured int, o *Obser
 	if proto == protoUDP {
 		udp = 1
 	}
-	odd := uint64(b[0]^version4)&^six | uint64(b[0]^version6)&0xf0&six | uint64(be16(b[6:]))&fragments&^six
-	left := (int(be16(b[2:]))-ipv4Len)&^int(six) | int(be16(b[4:]))&int(six)
+	word := func(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
+	odd := (word(b[:]) ^ want4 ^ (want4^want6)&six) & (care4 ^ (care4^care6)&six)
+	left := int(be16(b[2+2*v6:])) - ipv4Len + ipv4Len*int(v6)
 	least := udpLen + (tcpLen-udpLen)*tcp
-	room := min(left, captured-headerLen)
+	room := min(left, captured-int(headerLen))
 	if odd != 0 || tcp|udp == 0 || room < least || d.udpPorts[be16(t[2:])&-uint16(udp)] != 0 {
 		return -1
 	}
-	word := func(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
 	four := word(b[12:])
 	binary.LittleEndian.PutUint64(o.Src[:], word(b[8:])&six)
 	binary.LittleEndian.PutUint64(o.Src[8:], word(b[16:])&six|(mapped|four<<32)&^six)
@@ -171,7 +174,7 @@ func (d *Decoder) transportOf(c class, b *[plainLen]byte, captured int, o *Obser
 	acks := int(t[13]) >> ackBit & tcp
 	o.SrcPort, o.DstPort = be16(t[:]), be16(t[2:])
 	o.Proto, o.Ack = proto, binary.BigEndian.Uint32(t[8:])&-uint32(acks)
-	o.Flags |= HasAddrs | HasPorts | HasProto | IPv6*Flags(v6) | HasAck*Flags(acks)
+	o.Flags = HasAddrs | HasPorts | HasProto | IPv6*Flags(v6) | HasAck*Flags(acks)
 	words := int(t[12]) >> 4 // of 4 bytes
 	// 0 for a timestamp alone
 	other := uint64(words^stampedLen/4) | uint64(binary.LittleEndian.Uint32(t[tcpLen:])^stamped) | uint64(room-stampedLen)>>63

@@ -2,7 +2,6 @@ package window
 
 import (
 	"encoding/binary"
-	"math"
 	"math/bits"
 	"net/netip"
 
@@ -61,7 +60,7 @@ type endpointCache struct {
 	n      int
 	limit  int // largest len(slots), at most 2<<classBits
 	seeds  *flow.Seeds
-	masks  [2]addressMask // of IPv4 and IPv6
+	masks  [2]addressMask // of addresses that begin with 64 zero bits, as IPv4 ones do, and of others
 	resets uint64
 
 	ids        map[endpointKey]endpointClass // with a Classifier; else each address has its own numbers
@@ -82,7 +81,7 @@ func newEndpointCache(r aggregate.Resolver, w Watch, seeds *flow.Seeds, limit in
 			v4, v6 = max(v4, strange4), max(v6, strange6)
 		}
 	}
-	c.masks = [2]addressMask{mask(mapped + v4), mask(v6)}
+	c.masks = [2]addressMask{mask(max(mapped+v4, v6)), mask(v6)}
 	c.resize(1024)
 	c.clear()
 	return c
@@ -97,8 +96,7 @@ func (c *endpointCache) resize(n int) {
 // branch on the kind of address, which the processor cannot predict.
 func (c *endpointCache) prefix(a *[16]byte) (hi, lo uint64) {
 	hi, lo = binary.LittleEndian.Uint64(a[:8]), binary.LittleEndian.Uint64(a[8:])
-	other := hi | (lo&math.MaxUint32 ^ 0xffff0000) // 0 for an IPv4 address
-	m := &c.masks[(other|-other)>>63]
+	m := &c.masks[(hi|-hi)>>63]
 	return hi & m.hi, lo & m.lo
 }
 

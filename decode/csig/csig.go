@@ -91,7 +91,7 @@ const NumLayouts = 4
 // Index returns a dense number in [0, NumLayouts) for table look-ups. The layout must be one of the
 // four that ParseFormat and ParseProfile can name.
 func (l Layout) Index() int {
-	return int(l.Format-1)<<1 | int(l.Profile-1)
+	return 2*int(l.Format) + int(l.Profile) - 3
 }
 
 // LayoutAt returns the layout with that Index, in [0, NumLayouts).
