@@ -65,6 +65,23 @@ func TestLevelChain(t *testing.T) {
 	}
 }
 
+// TestFastLinks checks that links into one device are named by it, even if no others have their speed.
+func TestFastLinks(t *testing.T) {
+	s, _ := load(t, "leafspine.yaml")
+	for _, d := range s.Devices {
+		for i := range d.Ports {
+			if p := &d.Ports[i]; d.Stage == "spine" && p.Peer == "leaf2" {
+				p.Speed = "400Gbps"
+			}
+		}
+	}
+	const g400 = 4
+	loc, capacity := locate(t, compile(t, s), compact, csig.MinABWRatio, class(spine, down, g400), "10.0.1.1", "10.0.2.1")
+	if loc.Name != "spine down to leaf2" || capacity != 400e6 || loc.CandidateCount != 2 {
+		t.Errorf("%+v, capacity %d", loc, capacity)
+	}
+}
+
 // TestSubsetOfOneDirection reaches "part of leaf3 up", which belongs to leaf3 up.
 func TestSubsetOfOneDirection(t *testing.T) {
 	s, _ := load(t, "leafspine.yaml")

@@ -20,7 +20,7 @@ const (
 // simplest lists the combinations of aspects in the order in which people would choose them to
 // describe a set.
 var simplest = [numAspects]aspects{
-	byOrientation, 0, byOrientation | bySpeed, byOrientation | byPeer, bySpeed, byPeer,
+	byOrientation, 0, byOrientation | byPeer, byOrientation | bySpeed, byPeer, bySpeed,
 	byOrientation | byPeer | bySpeed, byPeer | bySpeed,
 }
 
