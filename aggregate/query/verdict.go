@@ -121,6 +121,7 @@ type Statement struct {
 	First     int64               // start of the first congested window, else the first one with heavy observations, Unix ns; 0 if unknown
 	Last      int64               // end of the last one
 	Onset     bool                // some window reached the onset
+	Paused    bool                // nothing was heavy there in some windows between First and Last
 	Heavy     uint64              // heavy observations of all signals
 	Share     float64             // of the heavy observations of all locations
 	Signals   []StatementSignal   // the most heavy observations first
@@ -552,6 +553,7 @@ func (b *verdictBuilder) time() {
 		if spans[n].congested.last > 0 {
 			s.First, s.Last = spans[n].congested.first, spans[n].congested.last
 		}
+		s.Paused = spans[n].paused(s.First, s.Last)
 	}
 }
 
@@ -580,7 +582,10 @@ func (b *verdictBuilder) dateBack(s *Statement, first int64) {
 }
 
 // spans are the times of congestion of a location, and of heavy observations there.
-type spans struct{ congested, loaded span }
+type spans struct {
+	congested, loaded span
+	heavy             map[int64]bool // by start of a window: whether something was heavy there, by any signal
+}
 
 // span is from the start of the first window to the end of the last one, Unix ns; 0 without one.
 type span struct{ first, last int64 }
@@ -591,13 +596,28 @@ func (s *spans) add(windows []judged, length, from, to int64) {
 		if w.start < from || w.start >= to {
 			continue
 		}
-		if w.judgement&aggregate.Loaded != 0 {
+		loaded := w.judgement&aggregate.Loaded != 0
+		if s.heavy == nil {
+			s.heavy = make(map[int64]bool)
+		}
+		s.heavy[w.start] = s.heavy[w.start] || loaded
+		if loaded {
 			s.loaded.add(w.start, w.start+length)
 		}
 		if w.judgement&^aggregate.Loaded == aggregate.Onset {
 			s.congested.add(w.start, w.start+length)
 		}
 	}
+}
+
+// paused reports whether nothing was heavy in a window of a time.
+func (s *spans) paused(first, last int64) bool {
+	for start, heavy := range s.heavy {
+		if !heavy && first <= start && start < last {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *span) add(start, end int64) {

@@ -238,7 +238,7 @@ func TestVerdictOfLongRange(t *testing.T) {
 		}}
 	}
 	v := query.NewFabricVerdict(g)
-	const want = "leaf3:up1: 100 % of heavy observations, 2026-01-19 10:00:00 to 2026-01-20 09:00:05 UTC, 1 cell"
+	const want = "leaf3:up1: 100 % of heavy observations, on and off from 2026-01-19 10:00:00 to 2026-01-20 09:00:05 UTC, 1 cell"
 	if len(v.Statements) != 1 || v.Statements[0].Text != want || v.Statements[0].Since != 0 {
 		t.Errorf("%+v, want %s", v.Statements, want)
 	}

@@ -77,6 +77,8 @@ func (b *verdictBuilder) sentence(s *Statement) string {
 		parts = append(parts, share+" since "+b.clock(s.Since)+" UTC")
 	case s.Last == 0:
 		parts = append(parts, share)
+	case s.Onset && s.Paused:
+		parts = append(parts, share, "on and off from "+b.clock(s.First)+" to "+b.clock(s.Last)+" UTC")
 	case s.Onset:
 		parts = append(parts, share, b.clock(s.First)+" to "+b.clock(s.Last)+" UTC")
 	default:
