@@ -364,7 +364,7 @@ func resolutionFor(step time.Duration, resolutions []time.Duration) (time.Durati
 		}
 	}
 	if len(fit) == 0 {
-		return 0, fmt.Errorf("%w: step %s is not a multiple of a stored resolution %v", ErrInvalid, step, resolutions)
+		return 0, fmt.Errorf("%w: step %s: expected a multiple of a stored resolution, one of %v", ErrInvalid, step, resolutions)
 	}
 	if len(fit) > 1 && fit[1] >= heavyOnlyBelow {
 		return 0, nil

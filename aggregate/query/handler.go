@@ -101,12 +101,12 @@ func (a *api) get(endpoint func(context.Context, *http.Request) (any, error)) ht
 		case a.slots <- struct{}{}:
 			defer func() { <-a.slots }()
 		case <-ctx.Done():
-			a.fail(w, r, status(r.Context(), fmt.Errorf("too many requests at a time: %w", ErrUnavailable)), ErrUnavailable)
+			a.fail(w, r, OutcomeOf(r.Context(), ErrUnavailable).Status(), ErrUnavailable)
 			return
 		}
 		answer, err := endpoint(ctx, r)
 		if err != nil {
-			a.fail(w, r, status(ctx, err), err)
+			a.fail(w, r, OutcomeOf(ctx, err).Status(), err)
 			return
 		}
 		contentType := "application/octet-stream"
@@ -364,14 +364,6 @@ func (o Outcome) Status() int {
 		Busy: http.StatusTooManyRequests, Invalid: http.StatusUnprocessableEntity, TooLarge: http.StatusUnprocessableEntity,
 		NoData: http.StatusNotFound, Failed: http.StatusInternalServerError,
 	}[o]
-}
-
-// status is the HTTP status of work on a bundle: an invalid parameter is usually a syntax error.
-func status(ctx context.Context, err error) int {
-	if o := OutcomeOf(ctx, err); o != Invalid {
-		return o.Status()
-	}
-	return http.StatusBadRequest
 }
 
 // fail answers with a problem. Internal errors are logged and not disclosed: they may name hosts

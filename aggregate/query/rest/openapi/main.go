@@ -273,15 +273,15 @@ type refusal struct {
 
 var refusals = map[string]refusal{
 	"default": {"The error, and how to correct it.", false},
-	"400":     {"The parameters cannot be read, or one is given twice.", false},
+	"400":     {"The parameters cannot be read, or hold a credential.", false},
 	"401":     {"No valid credential: send a client certificate, or the header Authorization: Bearer TOKEN.", false},
 	"403":     {"The role of the credential, or the web site of the request, does not permit this.", false},
-	"404":     {"Nothing is stored, or there is no such resource.", false},
+	"404":     {"There is no such resource, nothing was observed that the question is about, or the server has only history: give from and to.", false},
 	"405":     {"Use GET.", false},
 	gone:      {"The answer of the cursor is no longer kept: leave the cursor out to start over.", false},
 	"413":     {"Requests have no body.", false},
 	"414":     {"The parameters are longer than 4096 bytes: name fewer groups, or their parents.", false},
-	"422":     {"A parameter is wrong: detail and errors name it and the expected values.", false},
+	"422":     {"A parameter is wrong or given twice: detail and errors name it and the expected values.", false},
 	"429":     {"The client has used up its share of requests, watches or the store's time: try again after Retry-After.", true},
 	"500":     {"The server could not answer: its log says why.", false},
 	"503":     {"There are too many requests or watches at a time, or the store is slow or away: try again after Retry-After.", true},
