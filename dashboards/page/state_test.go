@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,7 +37,7 @@ func TestThresholds(t *testing.T) {
 	v := pagetest.Visit(t, server.URL+"/#signal=max_delay&src=rack1&dst=rack2", "dark")
 	const says = "congested from 50 % heavy until below 0.04 %"
 	v.Says("congested-note", says)
-	v.Says("congested-word", says)
+	v.Says("congested-word", "from a window with at least 50 % heavy observations until one with less than 0.04 %")
 	v.Says("detail-lines", "Lines: "+says+".")
 	v.Wait("csigscope.current().series")
 	// The parts of the plot's width that have the line color, at two heavy shares.
@@ -54,6 +55,17 @@ func TestThresholds(t *testing.T) {
 	})()`)
 	if red[0] < 0.9 || red[1] > 0.1 {
 		t.Errorf("a line is drawn along %.2f of the plot at the onset, and %.2f of it above", red[0], red[1])
+	}
+}
+
+// TestSteps checks that the page offers only windows that the store's rows can be merged into.
+func TestSteps(t *testing.T) {
+	server := httptest.NewServer(configured(t, api.Config{Reader: querytest.Fabric(4, 10)})) // rows of 1 s
+	t.Cleanup(server.Close)
+	v := pagetest.Visit(t, server.URL, "dark")
+	got := pagetest.Evaluate[[]string](v, "[...document.querySelectorAll('#step option')].filter((o) => !o.disabled).map((o) => o.text)")
+	if want := []string{"automatic", "1 s", "10 s", "1 min", "10 min", "1 h"}; !slices.Equal(got, want) {
+		t.Errorf("the page offers windows of %q, want %q", got, want)
 	}
 }
 
@@ -232,7 +244,7 @@ func TestKeyboard(t *testing.T) {
 	}
 	v.Press("?")
 	v.Wait("document.getElementById('keyhelp').open")
-	if words := pagetest.Evaluate[string](v, "document.getElementById('keyhelp').innerText"); !strings.Contains(words, "untouched") || !strings.Contains(words, "less than 10") {
+	if words := pagetest.Evaluate[string](v, "document.getElementById('keyhelp').innerText"); !strings.Contains(words, "untouched") || !strings.Contains(words, "fewer than 10") {
 		t.Errorf("the help says %q", words)
 	}
 	v.Screenshot("help")

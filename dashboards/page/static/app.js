@@ -283,7 +283,7 @@ export function showCell(matrix, cell, speak) {
   const rows = waiting ? [["state", "loading"]]
     : one ? Panels.cellRows(frame.cell(sources[0], destinations[0], view.level), signal)
       : Panels.foldRows(cells, cell.row * axes.columns.length + cell.column, sources.length * destinations.length, model);
-  if (view.window === Live.NOW && Live.stale()) rows.unshift(["stale", "no newer window has come"]);
+  rows.unshift(...Live.caveats(view.window));
   const heading = `${axes.rows[cell.row].name} \u2192 ${axes.columns[cell.column].name}`;
   Panels.tip(heading, rows, { left: box.left + r.x, right: box.left + r.x + r.width, top: box.top + r.y });
   if (speak) Panels.say(heading, rows);

@@ -83,17 +83,19 @@ function facts(state) {
   const { view, model, signal } = state;
   const cell = known(state);
   const rows = cell ? Panels.cellRows(cell, signal).filter(([name]) => !["mode", "runner-up", "one of"].includes(name)) : [["state", "loading"]];
-  rows.push(["last heard", lastHeard(model, view)]);
+  rows.unshift(...Live.caveats(view.window));
+  rows.push(["last window", lastWindow(model, view)]);
   find("detail-facts").replaceChildren(...rows.flatMap(([name, value]) => [Panels.explain(element("dt", "", name)), element("dd", "", value)]));
   find("detail-places").replaceChildren(...places(cell));
 }
 
-function lastHeard(model, view) {
+// lastWindow tells when the cell's last window with data ended.
+function lastWindow(model, view) {
   if (!series) return "\u2026";
   const last = series.length - 1; // a sparse array ends at its last entry
-  if (last < 0) return "never in this range";
+  if (last < 0) return "none in this range";
   const end = model.windows[last] + BigInt(model.step);
-  const text = Format.time(end, model.step, view.utc, true);
+  const text = `ended ${Format.time(end, model.step, view.utc, true)}`;
   const age = Date.now() - Number(end / 1000000n);
   return age > 0 && age < 864e5 ? `${text}, ${Format.duration(age * 1e6)} ago` : text;
 }
@@ -190,7 +192,7 @@ async function records(state, question, aborted) {
   };
   load("api/v1/flows", [["signal", signal.info.name], ["src", src], ["dst", dst]], "flows", flow, "No flow of this cell is stored.");
   if (!devices.length) return fill("findings", [], "No device is named here that findings could be about.", 0);
-  load("api/v1/findings", devices.map((d) => ["device", d]), "findings", finding, `Nothing was found at ${devices.join(" and ")}.`);
+  load("api/v1/findings", devices.map((d) => ["device", d]), "findings", finding, `No finding about ${devices.join(" or ")} is stored. csigscope report looks for more kinds.`);
 }
 
 function fill(list, rows, nothing, total) {

@@ -29,8 +29,9 @@ export function show({ view, model, signal, axes, matrices, timeline, ranked }) 
   find("scale-worst").textContent = `${Format.quantity(worst, unit)}, worst${log ? " (log)" : ""}`;
   find("time-ramp").style.background = Color.gradient(view.theme, "right", Timeline.FAINTEST);
   find("time-high").textContent = Format.share(timeline.peak || 1);
-  find("few-note").textContent = `less than ${bundle.min_observations}`;
-  find("congested-note").textContent = find("congested-word").textContent = Panels.rule(bundle);
+  find("few-note").textContent = `fewer than ${bundle.min_observations}`;
+  find("congested-note").textContent = Panels.rule(bundle);
+  find("congested-word").textContent = Panels.definition(bundle);
   find("detail-lines").textContent = `Lines: ${Panels.rule(bundle)}.`;
   const unjudged = signal.total.state.some((state) => STATES[state] === "not_judged");
   find("judge-note").textContent = unjudged ? `${Panels.meanings(signal).not_judged}.` : "";
@@ -83,7 +84,7 @@ function facts(view, model, signal) {
 // moment follows the present window.
 export function moment({ view, model, frame, waiting, map }) {
   if (!waiting) Panels.states(frame.states(), frame.signal);
-  find("map-note").textContent = map.most ? "how many cells have a port as the mode of their bottleneck" : "no cell is congested";
+  find("map-note").textContent = map.most ? "how many congested cells have a port as the mode of their bottleneck" : "no cell is congested";
   find("map-high").textContent = map.most > 1 ? `${map.most} cells` : "1 cell";
   const whole = view.window === -1;
   const now = view.window === Live.NOW;

@@ -3,7 +3,7 @@ import * as Fabric from "./fabric.js";
 import * as Format from "./format.js";
 
 // The map of the fabric: stages are rows, and each port's half of a link is colored by the number
-// of cells whose mode is the port. A location of several ports colors all of them, dashed, since
+// of congested cells whose mode is the port. A location of several ports colors all of them, dashed, since
 // the actual one is unknown.
 export class FabricMap {
   static LEFT = 74; // room for stage names
@@ -30,7 +30,7 @@ export class FabricMap {
     return true;
   }
 
-  // count returns, for each location, the number of cells of a frame whose mode it is.
+  // count returns, for each location, the number of congested cells of a frame whose mode it is.
   count(frame, level) {
     const counts = new Uint32Array(this.model.locations.length);
     const { heavy } = frame.columns;

@@ -104,6 +104,11 @@ export function rule({ onset_ratio: onset, clear_ratio: clear }) {
   return `congested from ${Format.exactly(onset)} heavy until below ${Format.exactly(clear)}`;
 }
 
+// definition is the rule for somebody who does not know the word.
+export function definition({ onset_ratio: onset, clear_ratio: clear }) {
+  return `from a window with at least ${Format.exactly(onset)} heavy observations until one with less than ${Format.exactly(clear)}`;
+}
+
 // meanings explains the states of a signal's cells, and what to do about them.
 export function meanings({ info, model: { bundle } }) {
   return {

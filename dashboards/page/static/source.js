@@ -19,6 +19,7 @@ export async function fetchBundle(signal, level, quiet) {
   try {
     const extent = await ask("api/v1/extent", {}, aborted);
     if (extent.empty) throw new Error("Nothing is stored yet: run csigscope collect or replay, then reload the page.");
+    offerSteps(extent.resolutions_ns);
     const bundle = await ask("api/v1/bundle", question(extent, signal, level), aborted);
     Panels.banner("");
     App.open(bundle);
@@ -30,6 +31,16 @@ export async function fetchBundle(signal, level, quiet) {
     throw error;
   } finally {
     if (!aborted.aborted) Panels.busy("");
+  }
+}
+
+const UNITS = { ms: 1e6, s: 1e9, m: 6e10, h: 36e11 }; // in ns, of the values of #step
+
+// offerSteps hides the lengths of windows that the store's rows cannot be merged into.
+function offerSteps(resolutions) {
+  for (const option of find("step").options) {
+    const [, number, unit] = option.value.match(/^(\d+)(\w+)$/) || [];
+    option.hidden = option.disabled = Boolean(unit) && !resolutions.some((r) => (number * UNITS[unit]) % r === 0);
   }
 }
 

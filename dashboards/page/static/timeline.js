@@ -20,9 +20,11 @@ export class Timeline {
     this.locations = locations;
     this.scale = scale;
     this.rows = signal.overTime(level, locations);
+    // Windows with too few observations would make all others pale.
+    const enough = Math.min(signal.model.bundle.min_observations, Math.max(...signal.seen));
     this.peak = 0;
     this.rows.forEach((row) => row.heavy.forEach((heavy, w) => {
-      if (heavy) this.peak = Math.max(this.peak, heavy / signal.seen[w]);
+      if (signal.seen[w] >= enough) this.peak = Math.max(this.peak, heavy / signal.seen[w]);
     }));
     this.font = `${Math.round(11 * scale)}px system-ui, sans-serif`;
     g.font = this.font;
@@ -44,7 +46,8 @@ export class Timeline {
     if (!this.signal.seen[window]) return null;
     const heavy = this.rows[index].heavy[window];
     if (!heavy) return Color.theme(view.theme).clear;
-    return Color.ramp(view.theme, Timeline.FAINTEST + ((1 - Timeline.FAINTEST) * heavy) / this.signal.seen[window] / this.peak);
+    const share = Math.min(heavy / this.signal.seen[window] / this.peak, 1);
+    return Color.ramp(view.theme, Timeline.FAINTEST + (1 - Timeline.FAINTEST) * share);
   }
 
   draw(view) {
