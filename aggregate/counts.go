@@ -45,6 +45,14 @@ func (r Rejection) String() string {
 	return fmt.Sprintf("rejection_%d", uint8(r))
 }
 
+var rejectionWords = [NumRejections]string{
+	"tags where no tag belongs", "of a kind that does not count at the place of the tap", "reflections that were sent again: each counts once",
+	"times far ahead of all others", "packets without a time", "impossible times or layouts",
+}
+
+// About explains the reason in a few words, for people.
+func (r Rejection) About() string { return rejectionWords[r] }
+
 // Counts account for every observation given to a shard. All but the last group are weighted
 // observations, counted once, at the finest resolution.
 //

@@ -120,8 +120,10 @@ func newQueryVerdict() *cobra.Command {
 	cmd.Long = `verdict merges all signals and says which places limit the cells of the range, those with the most
 heavy observations first. If at least half of the uplinks of a device, or of the links into it, are
 loaded, verdict names them together as one place. A place that is congested at the end of the range
-has "since"; others have the times between which they were congested. If nothing was congested,
-verdict says how much was observed and judged: silent taps are never a healthy fabric. -o json has
+has "since"; others have the times between which they were congested: "on and off" if nothing was
+heavy there for a while in between. If nothing was congested, verdict says how much was observed and
+judged, and calls the fabric healthy only if all expected taps sent data. A store expects the taps
+that wrote rows in the last day; csigscope report also expects those of the fabric file. -o json has
 everything about a place, with its cells and the worst value of each signal. A collector answers
 about the windows in its memory, the last minute.`
 	cmd.Example = `  csigscope query verdict

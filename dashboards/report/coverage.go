@@ -149,7 +149,7 @@ func (c *Coverage) list(all []*CellCoverage) {
 		if !one.tags && one.Observations > 0 {
 			c.ByReflections++
 		}
-		one.missing = max(one.Share(one.Untouched), one.Share(one.Trimmed), one.UntaggedShare())
+		one.missing = max(one.Share(one.Trimmed), one.UntaggedShare()) // untouched is usual: an empty queue replaces no tag
 		if one.Incapable > 0 && one.Observations == 0 {
 			one.missing = 1
 		}

@@ -2,9 +2,11 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/finding"
 )
 
 // Summary returns a few sentences beside the verdict. Each says something once for all signals.
@@ -19,6 +21,7 @@ func (r *Report) Summary() []string {
 	add(r.repeating())
 	add(r.suffering())
 	add(r.faults())
+	add(r.forgery())
 	return list
 }
 
@@ -131,6 +134,15 @@ func (r *Report) faults() string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text + "."
+}
+
+// forgery warns of values that no hop measured.
+func (r *Report) forgery() string {
+	kind := finding.ForgedValue.String()
+	if !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Kind == kind }) {
+		return ""
+	}
+	return "Senders forge values (" + kind + " below): the tightest values may be theirs."
 }
 
 // By names the evidence for the mode, after a space; it is empty without a mode.

@@ -142,12 +142,15 @@ func (c *Coverage) producers() query.Producers {
 	return p
 }
 
-// Rest says how many locations are left out; it is empty if there are none.
+// Rest says how many places are left out; it is empty if there are none.
 func (v *Verdict) Rest() string {
 	if v.LeftOut == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Places with fewer heavy observations that are left out: %d.", v.LeftOut)
+	if v.LeftOut == 1 {
+		return "1 more place had fewer heavy observations."
+	}
+	return fmt.Sprintf("%d more places had fewer heavy observations.", v.LeftOut)
 }
 
 // Detail returns the tightest value of each signal in words.

@@ -267,7 +267,7 @@ func countsOf(result *replay.Result, e *replay.Examined) []report.Count {
 		report.Count{Name: "stored", N: c.Stored}, report.Count{Name: "late", N: c.Late}, report.Count{Name: "overflow", N: c.Overflow})
 	for i, n := range c.Rejected {
 		if n > 0 {
-			list = append(list, report.Count{Name: "rejected, " + aggregate.Rejection(i).String(), N: n})
+			list = append(list, report.Count{Name: "rejected, " + aggregate.Rejection(i).String(), N: n, About: aggregate.Rejection(i).About()})
 		}
 	}
 	return append(list, report.Count{Name: "untouched", N: c.Untouched, About: "no hop replaced the tag"},
