@@ -16,7 +16,7 @@ const (
 	CutIP                      // inside an IP header or its extensions
 	CutTransport               // inside a transport header, the TCP options or a reflection over UDP
 	CutTunnel                  // inside the header of a tunnel
-	BadMACsec                  // SecTAG of an unknown version
+	BadMACsec                  // SecTAG of an unknown version, or with an impossible short length
 	BadIP                      // impossible version or lengths
 	BadTransport               // impossible transport lengths
 	BadOptions                 // TCP option of impossible length

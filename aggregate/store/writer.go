@@ -85,8 +85,10 @@ func (w *writer) start() {
 
 // WriteBlock accepts the rows of a closed window; it implements aggregate.Sink. It copies the
 // rows, which are written within about a second; Flush waits for that. It blocks while the buffer
-// is full, and always fails once rows had to be given up. It refuses a block whose window has a length
-// that no table holds, or a time outside of 1970 to 2105; later blocks are accepted.
+// is full. It refuses a block whose window has a length that no table holds, or a time outside of
+// 1970 to 2105; later blocks are accepted. Once accepted rows could not be written, it fails for all
+// further blocks. Rows of live taps that an outbox gives up, because it is full or its disk fails,
+// are no such error: they are counted and leave a gap.
 func (s *Store) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 	if s.writer == nil {
 		return ErrReadOnly
@@ -138,9 +140,10 @@ func (s *Store) Sync(ctx context.Context) error {
 	return s.describe("write partials", s.writer.flush(ctx, nil))
 }
 
-// Commit is a Sync that also makes marks durable, in place of the previous marks: after a crash
-// both rows and marks are in the outbox or neither is, unless the rows did not fit into memory.
-// Without an outbox marks are dropped. One goroutine at a time may call it.
+// Commit is a Sync that also makes marks durable, in place of the previous marks, never before the
+// rows. Rows that fill a batch, wait for a second, or have more bytes than one append takes, are
+// written earlier: after a crash they may be in the outbox without the marks. Without an outbox
+// marks are dropped. One goroutine at a time may call it.
 func (s *Store) Commit(ctx context.Context, marks []byte) error {
 	if s.writer == nil {
 		return nil

@@ -53,8 +53,8 @@ type Config struct {
 	// cells (source group, destination group, signal, kind) that had a heavy observation in the
 	// block. Coarser resolutions remain complete, and one of them has to be configured.
 	FineHeavyOnly bool
-	// Lateness is the largest distance behind the watermark at which an observation's window is
-	// still open, for each resolution and not descending. Default: two windows, at least 50 ms.
+	// Lateness is how long windows of each resolution stay open after their end, by the watermark;
+	// not descending. Default: two windows, at least 50 ms.
 	Lateness []time.Duration
 	// Horizon is the largest distance behind the watermark at which an observation still counts, as
 	// a delta of a closed window. Default: 5 min.

@@ -83,7 +83,8 @@ func CodeSplits(t *csig.Table, capacities []uint64, most int) (splits []uint32, 
 type CountedAs uint8
 
 const (
-	// AsFound leaves all judgement to the shard.
+	// AsFound means observations that the counting side found neither to repeat others nor to be orphans, and whose
+	// time it knows: the shard checks none of that.
 	AsFound CountedAs = iota
 	// AsRepeat means reflections that repeat earlier ones.
 	AsRepeat
@@ -128,7 +129,8 @@ func (l *Stream) AddCounted(ctx context.Context, frames *CountedFrames, list []C
 	return l.shard.AddCounted(ctx, list)
 }
 
-// AddCounted counts observations as Add would count them one by one, except that it counts no flows (see AddSampled) and
+// AddCounted counts observations as Add would count them one by one, with these exceptions: it looks for no repeated
+// reflections, orphans and missing times (see CountedAs), puts nothing into quarantine, counts no flows (see AddSampled) and
 // shows nothing to a Watch. An error of the sink ends the shard, as in Add.
 func (s *Shard) AddCounted(ctx context.Context, list []Counted) error {
 	if s.err != nil {

@@ -18,7 +18,7 @@ type FlowLimits struct {
 	// heavy observations first; 0 for none. At most MaxTopFlows.
 	Top int
 	// Budget is the number of flows remembered in a window, each for every signal and kind: at
-	// least Top, at most MaxFlowBudget. Default: 4096, or four times Top if that is more. Past it,
+	// least Top and 2, at most MaxFlowBudget. Default: 4096, or four times Top if that is more. Past it,
 	// the shard forgets the flows with the fewest heavy observations, and a named flow may have had
 	// more heavy observations than its row has: the rest includes those.
 	Budget int

@@ -74,8 +74,8 @@ type Counts struct {
 type Journal interface {
 	// WriteBlock takes ownership of a block, which is durable after the next Commit.
 	aggregate.Sink
-	// Commit makes the written blocks durable, and then the marks. It returns nil if the
-	// pipeline may continue, even if it has to retry later.
+	// Commit makes the written blocks and the marks durable, together or the marks last. It
+	// returns nil if the pipeline may continue, even if it has to retry later.
 	Commit(context.Context, []Mark) error
 }
 

@@ -30,8 +30,9 @@ var ErrNotDurable = errors.New("rows are not durable yet")
 type Log interface {
 	aggregate.Sink
 	// Commit returns nil once all earlier blocks and the marks, which replace the previous
-	// marks, are durable: a crash leaves both or neither. After an ErrNotDurable it is called
-	// again in the next round; any other error ends the pipeline.
+	// marks, are durable. The marks are never durable before the blocks; a crash may leave blocks
+	// without their marks. After an ErrNotDurable it is called again in the next round; any other
+	// error ends the pipeline.
 	Commit(ctx context.Context, marks []byte) error
 	// Marks returns the marks that earlier processes committed last, of any name.
 	Marks() ([][]byte, error)
