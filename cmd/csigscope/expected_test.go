@@ -43,6 +43,9 @@ func TestExpectedProducers(t *testing.T) {
 		{"rings of exporters", []store.Producer{
 			{ID: 3, Name: "host1/tor/0"}, {ID: 4, Name: "fleet/host2/eth7/1"}, {ID: 5, Name: "fleet/host3/eth8/0"},
 		}, []string{"host1", "fleet"}, []string{"tor", "eth7", "fleet/host3/eth8"}, []string{"eth0", "eth1", "fleet/host2/eth7/1", "fleet/host3/eth8/0", "host1/tor/0"}},
+		{"one host of several", []store.Producer{
+			{ID: 3, Name: "host1/eth7/0"}, {ID: 4, Name: "host1/eth7/1"},
+		}, nil, []string{"eth7", "host1/eth7", "host2/eth7"}, []string{"eth0", "eth1", "host1/eth7/0", "host1/eth7/1", "host2/eth7"}},
 		{"of another host", []store.Producer{{ID: 9, Name: "eth0"}}, nil, nil, []string{"eth0", "eth0", "eth1"}},
 		{"forgotten", []store.Producer{
 			{ID: 2, Name: "eth1", Forgotten: true},
