@@ -53,14 +53,14 @@ func (f *scenarioFlags) load() (s scenario.Scenario, err error) {
 	}
 	if err == nil {
 		if s, err = s.Set(f.set...); err != nil {
-			return s, usageError{errors.New("--" + config.PlainYAMLError(err, "emit --dump"))}
+			return s, usageError{errors.New("--" + config.PlainYAMLError(err, scenario.FileType()))}
 		}
 	}
 	if err == nil {
 		_, err = scenario.Fabric(s)
 	}
 	if err != nil {
-		return s, usageError{errors.New(config.PlainYAMLError(err, "emit --dump"))}
+		return s, usageError{errors.New(config.PlainYAMLError(err, scenario.FileType()))}
 	}
 	return s, nil
 }

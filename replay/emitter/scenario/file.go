@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -33,6 +34,9 @@ type scenarioFile struct {
 	Signals  []string `yaml:"signals,omitempty,flow"`
 	Scenario `yaml:",inline"`
 }
+
+// FileType is the type whose fields are the keys of scenario files, for messages about unknown keys.
+func FileType() reflect.Type { return reflect.TypeFor[scenarioFile]() }
 
 // Load reads a scenario file: the fields of Scenario in YAML, with speeds as "100Gbps" and times as
 // "10ms". A comment in the first line becomes Summary unless the file has that key. Unknown keys

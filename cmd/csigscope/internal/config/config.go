@@ -90,7 +90,7 @@ func Parse(text []byte) (Config, error) {
 	case errors.Is(err, io.EOF):
 		return c, nil
 	case err != nil:
-		return c, errors.New(nameKeys(PlainYAMLError(err, "config dump"), &tree))
+		return c, errors.New(nameKeys(PlainYAMLError(err, reflect.TypeFor[Config]()), &tree))
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return c, errors.New("more than one YAML document: expected one")

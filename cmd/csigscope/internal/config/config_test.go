@@ -121,9 +121,13 @@ func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"store:\n  cluster: a b\n":                             `store: cluster: name cluster "a b": expected letters`,
-		"store:\n  dns: none\n":                                `line 2: unknown key "dns"`,
-		"store:\n  outbox:\n    sise: 1GB\n":                   `line 3: unknown key "sise"`,
-		"store:\n  retention:\n    2s: 1h\n":                   `line 3: unknown key "2s"`,
+		"store:\n  dns: none\n":                                `line 2: unknown key "dns": expected one of dsn, `,
+		"store:\n  outbox:\n    sise: 1GB\n":                   `line 3: unknown key "sise": expected one of dir, size, retention, interval`,
+		"store:\n  retention:\n    2s: 1h\n":                   `line 3: unknown key "2s": expected one of fine, 1s, 1m`,
+		"api:\n  limits:\n    many: 1\n    more: 2\n":          `store_time, clients; line 4: unknown key "more"`,
+		"export:\n  taps:\n  - {nam: eth0}\n":                  `line 3: unknown key "nam": expected one of interface, name, `,
+		"export:\n  collectr: x\n":                             `line 2: unknown key "collectr": expected one of instance, taps, `,
+		"a b: 1\n":                                             `line 1: unknown key "a b": expected one of csig, decode, `,
 		"store:\n  dsn: [none]\n":                              "line 2: store: dsn: expected none, embedded",
 		"store:\n  dsn: postgres://u:s3cret@h\n":               "line 2: store: dsn: ",
 		"store:\n  dsn: clickhouse://u:s3cret@h/a-b\n":         `line 2: store: dsn: read store clickhouse://h: database "a-b"`,

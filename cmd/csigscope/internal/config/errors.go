@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -110,7 +111,7 @@ func keysAt(tree *yaml.Node, line int, text string) (keys []string) {
 
 var (
 	yamlTypeName   = regexp.MustCompile(` in type [\w.]+`)
-	yamlUnknownKey = regexp.MustCompile(`field (\S+) not found`)
+	yamlUnknownKey = regexp.MustCompile(`field (.+) not found in type (.+)`)
 	yamlLine       = regexp.MustCompile(`line \d+: `)
 	yamlWrongType  = regexp.MustCompile("cannot unmarshal !!(\\w+)( `.*`)? into (\\S+)")
 )
@@ -121,13 +122,23 @@ const yamlTab = "found character that cannot start any token"
 // yamlKinds are plain names for YAML's kinds of values.
 var yamlKinds = map[string]string{"str": "text", "int": "a number", "float": "a number", "bool": "true or false", "null": "nothing", "seq": "a list", "map": "keys with values"}
 
-// PlainYAMLError returns the text of a YAML error without the names of Go types. known is the
-// command that prints the known keys.
-func PlainYAMLError(err error, known string) string {
+// PlainYAMLError returns the text of a YAML error without the names of Go types. file is the type
+// that the YAML was decoded into: for the first unknown key of each section, the text lists the
+// keys that the section has.
+func PlainYAMLError(err error, file reflect.Type) string {
 	text := strings.Replace(err.Error(), "yaml: ", "", 1)
 	text = strings.Replace(text, "unmarshal errors:\n", "", 1)
+	listed := make(map[string]bool)
+	text = yamlUnknownKey.ReplaceAllStringFunc(text, func(match string) string {
+		parts := yamlUnknownKey.FindStringSubmatch(match)
+		unknown, section := fmt.Sprintf("unknown key %q", parts[1]), parts[2]
+		if keys := sectionKeys(findSection(file, section, make(map[reflect.Type]bool))); len(keys) > 0 && !listed[section] {
+			listed[section] = true
+			unknown += ": expected one of " + strings.Join(keys, ", ")
+		}
+		return unknown
+	})
 	text = yamlTypeName.ReplaceAllString(text, "")
-	text = yamlUnknownKey.ReplaceAllString(text, `unknown key "$1" (see csigscope `+known+` for the known ones)`)
 	text = yamlWrongType.ReplaceAllStringFunc(text, plainYAMLType)
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -144,6 +155,43 @@ func PlainYAMLError(err error, known string) string {
 		text += "; a fabric file goes behind --fabric"
 	}
 	return text
+}
+
+// findSection returns the struct of that name in values of a type, nil if there is none.
+func findSection(t reflect.Type, name string, seen map[reflect.Type]bool) reflect.Type {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || seen[t] {
+		return nil
+	}
+	seen[t] = true
+	if t.String() == name {
+		return t
+	}
+	for f := range t.Fields() {
+		if found := findSection(f.Type, name, seen); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// sectionKeys returns the keys of a struct in YAML; none of nil.
+func sectionKeys(t reflect.Type) (keys []string) {
+	if t == nil {
+		return nil
+	}
+	for f := range t.Fields() {
+		key, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		switch {
+		case strings.Contains(options, "inline"):
+			keys = append(keys, sectionKeys(f.Type)...)
+		case key != "" && key != "-":
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // plainYAMLType rewords the error for a value of the wrong type.
