@@ -309,12 +309,27 @@ func TestForeignOrigin(t *testing.T) {
 	}
 }
 
+// TestSpoolInUse: the error says what to do about a second exporter with the same spool.
+func TestSpoolInUse(t *testing.T) {
+	client := clientConfig(t, "http://127.0.0.1:1")
+	c, err := OpenClient(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	want := "open spool " + client.Dir + ": in use by another process: end the other csigscope export, or name another folder with --spool"
+	if _, err := OpenClient(client); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 // TestCheckCollector: beyond loopback, rows require TLS.
 func TestCheckCollector(t *testing.T) {
 	for url, want := range map[string]string{
 		"https://collector.example:4319": "", "http://127.0.0.1:4319": "", "http://localhost:4319": "", "http://[::1]:4319": "",
 		"http://collector.example:4319": "expected https", "http://10.0.0.1:4319": "expected https", "http://localhost.evil.example": "expected https",
-		"collector.example:4319": "expected a URL", "ftp://localhost": "expected a URL", "https://": "expected a URL", "http://[": "collector",
+		"collector.example:4319": "expected a URL", "ftp://localhost": "expected a URL", "https://": "expected a URL", "http://[": "expected a URL",
+		"127.0.0.1:4319": "expected a URL", "[::1]:4319": "expected a URL", "https://collector.example:x": "expected a URL",
 	} {
 		if err := CheckCollector(url, edge.TLSFiles{}); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", url, err, want)

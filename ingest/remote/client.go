@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -111,6 +112,9 @@ func OpenClient(cfg ClientConfig) (*Client, error) {
 		Dir: cfg.Dir, Classes: spoolClasses(), MaxBytes: cfg.MaxBytes, FS: cfg.FS, Now: cfg.Now, Logger: cfg.Logger,
 		SaveEvery: saveEvery,
 	})
+	if errors.Is(err, outbox.ErrOwned) {
+		return nil, fmt.Errorf("open spool %s: %w: end the other csigscope export, or name another folder with --spool", cfg.Dir, outbox.ErrOwned)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open spool: %w", err)
 	}

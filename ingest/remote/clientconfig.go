@@ -89,9 +89,7 @@ func CheckSpoolBytes(n int64) error {
 func CheckCollector(text string, files edge.TLSFiles) error {
 	u, err := url.Parse(text)
 	switch {
-	case err != nil:
-		return fmt.Errorf("collector: %w", err)
-	case u.Scheme != "https" && u.Scheme != "http" || u.Host == "":
+	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "":
 		return fmt.Errorf("collector %q: expected a URL such as https://collector.example:4319", text)
 	case edge.InClear(u):
 		return fmt.Errorf("collector %q: expected https, since others could read and change everything on the way; http is for this machine alone", text)

@@ -309,7 +309,7 @@ func (s *Server) newEdge() (*edge.Server, error) {
 // Run listens and serves until the context ends.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.edge.Listen(ctx, s.cfg.Listen); err != nil {
-		return fmt.Errorf("run collector: %w", err)
+		return fmt.Errorf("%w: choose another port with --ingest-listen", err)
 	}
 	return s.serveEdge(ctx)
 }

@@ -288,7 +288,7 @@ func (a *API) findingQuestion(ctx context.Context, in findingChoice, at *pin) (q
 		for _, name := range in.GetLocation() {
 			ids, ok := n.locationIDs[name]
 			if !ok {
-				return wrong("location", name, "no such location: /api/v1/fabric lists them")
+				return noSuch("location", name, "location")
 			}
 			q.Locations = append(q.Locations, ids...)
 		}

@@ -165,7 +165,13 @@ func (n *names) unknown(parameter, name, kind string) error {
 	if n.lacking != nil {
 		return n.lacking
 	}
-	return wrong(parameter, name, "no such %s: /api/v1/fabric lists them", kind)
+	return noSuch(parameter, name, kind)
+}
+
+// noSuch is the error for a name of a kind: group, location or link.
+func noSuch(parameter, name, kind string) error {
+	list := map[string]string{"group": "cells", "location": "locations", "link": "links"}[kind]
+	return wrong(parameter, name, "no such %s: csigscope query %s and /api/v1/fabric list them", kind, list)
 }
 
 // stateKey resolves the signal and the level of a question to a state of memory.

@@ -136,11 +136,11 @@ type Stats struct {
 func Open(o Options) (*Log, error) {
 	o = o.withDefaults()
 	if len(o.Classes) == 0 || len(o.Classes) > maxClasses || o.MaxBytes < 4<<10 {
-		return nil, fmt.Errorf("open outbox %s: expected 1 to %d classes and room for 4 KiB", o.Dir, maxClasses)
+		return nil, fmt.Errorf("open %s: expected 1 to %d classes and room for 4 KiB", o.Dir, maxClasses)
 	}
 	owner, err := o.FS.Own(o.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("open outbox %s: %w", o.Dir, err)
+		return nil, fmt.Errorf("open %s: %w", o.Dir, err)
 	}
 	l := &Log{o: o, owner: owner, ready: make(chan struct{}, 1), lost: make(map[Reason]Lost)}
 	for i, c := range o.Classes {
@@ -150,7 +150,7 @@ func Open(o Options) (*Log, error) {
 		l.classes = append(l.classes, class{Class: c, index: i})
 	}
 	if err := l.recover(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open outbox %s: %w", o.Dir, err), owner.Close())
+		return nil, errors.Join(fmt.Errorf("open %s: %w", o.Dir, err), owner.Close())
 	}
 	l.signal()
 	return l, nil

@@ -97,7 +97,7 @@ func (s *Server) handler() http.Handler {
 // process drains if its context ends last.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.edge.Listen(ctx, s.c.Listen); err != nil {
-		return fmt.Errorf("%w: choose another port", err)
+		return fmt.Errorf("%w: choose another port with --metrics-listen", err)
 	}
 	if s.c.Listening != nil {
 		s.c.Listening(s.edge.Addr())

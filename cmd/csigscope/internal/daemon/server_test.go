@@ -110,6 +110,19 @@ func TestServer(t *testing.T) {
 	}
 }
 
+// TestAddressInUse: the error names the flag of the address.
+func TestAddressInUse(t *testing.T) {
+	c := config(t)
+	c.Listen = strings.TrimPrefix(start(t, config(t)), "http://")
+	s, err := NewServer(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), c.Listen+": ") || !strings.HasSuffix(err.Error(), "choose another port with --metrics-listen") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestPartialScrape: one failing collector does not hide the others.
 func TestPartialScrape(t *testing.T) {
 	c := config(t)
