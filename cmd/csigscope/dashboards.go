@@ -79,8 +79,9 @@ and with the panel plugin that draws the matrices. The plugin is not signed: Gra
 allow_loading_unsigned_plugins in the section plugins of its settings names it, or with the line of
 grafana.env in its environment. Grafana reads the store's password from its environment variable
 CSIGSCOPE_STORE_PASSWORD; the embedded engine accepts any. Alert rules are not among the files:
-Prometheus evaluates those that ship with csigscope, and Grafana shows them. If your Prometheus
-does not evaluate them, --alerts writes them for Grafana to evaluate.`,
+Prometheus evaluates them if its rule_files list csigscope.rules.yaml (in the packages below
+share/doc/csigscope/examples), and Grafana shows them. Otherwise --alerts writes them for Grafana
+to evaluate.`,
 		Example: "  csigscope dashboards write --out grafana --fabric fabric.yaml\n" + installation("grafana", false),
 		Args:    noArgs,
 	}

@@ -117,18 +117,19 @@ func checkPackage(t *testing.T, from io.Reader, top, bin string, at time.Time) {
 		}
 	}
 	for name, want := range map[string]string{
-		"bin/csigscope":                                  "\x7fELF",
-		"lib/csigscope/libchdb.so":                       "engine",
-		"lib/systemd/system/csigscope-tap.service":       "\nExecStart=" + bin + "/csigscope collect ",
-		"lib/systemd/system/csigscope-collect.service":   "\nExecStart=" + bin + "/csigscope collect ",
-		"lib/systemd/system/csigscope-export.service":    "\nExecStart=" + bin + "/csigscope export ",
-		"lib/systemd/system/csigscope-query.service":     "\nExecStart=" + bin + "/csigscope query serve ",
-		"share/bash-completion/completions/csigscope":    "csigscope",
-		"share/zsh/vendor-completions/_csigscope":        "#compdef csigscope",
-		"share/fish/vendor_completions.d/csigscope.fish": "complete -c csigscope",
-		"share/doc/csigscope/copyright":                  "Apache License",
-		"share/doc/csigscope/examples/csigscope.yaml":    "collect:",
-		"share/doc/csigscope/README.md":                  "# csigscope",
+		"bin/csigscope":                                     "\x7fELF",
+		"lib/csigscope/libchdb.so":                          "engine",
+		"lib/systemd/system/csigscope-tap.service":          "\nExecStart=" + bin + "/csigscope collect ",
+		"lib/systemd/system/csigscope-collect.service":      "\nExecStart=" + bin + "/csigscope collect ",
+		"lib/systemd/system/csigscope-export.service":       "\nExecStart=" + bin + "/csigscope export ",
+		"lib/systemd/system/csigscope-query.service":        "\nExecStart=" + bin + "/csigscope query serve ",
+		"share/bash-completion/completions/csigscope":       "csigscope",
+		"share/zsh/vendor-completions/_csigscope":           "#compdef csigscope",
+		"share/fish/vendor_completions.d/csigscope.fish":    "complete -c csigscope",
+		"share/doc/csigscope/copyright":                     "Apache License",
+		"share/doc/csigscope/examples/csigscope.yaml":       "collect:",
+		"share/doc/csigscope/examples/csigscope.rules.yaml": "alert: CsigscopeProducersSilent",
+		"share/doc/csigscope/README.md":                     "# csigscope",
 	} {
 		if !bytes.Contains(files[name], []byte(want)) {
 			t.Errorf("%s%s: %d bytes without %q", top, name, len(files[name]), want)

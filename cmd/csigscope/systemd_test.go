@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -73,13 +74,37 @@ func TestUnits(t *testing.T) {
 			if !ok {
 				t.Fatal("starts another program")
 			}
-			knownCommand(t, strings.Fields(args))
+			checkAddresses(t, knownCommand(t, strings.Fields(args)), unit, args)
 		})
 	}
 }
 
-// knownCommand checks that this program accepts a command line.
-func knownCommand(t *testing.T, args []string) {
+// checkAddresses: the addresses of a unit are variables of its command that a drop-in can change,
+// since flags would come before them, and loopback.
+func checkAddresses(t *testing.T, cmd *cobra.Command, unit, args string) {
+	t.Helper()
+	if strings.Contains(args, "listen") {
+		t.Errorf("%s: a drop-in cannot change the address", args)
+	}
+	metrics := false
+	for _, v := range regexp.MustCompile(`(?m)^Environment=(CSIGSCOPE_\w+)=(.*)$`).FindAllStringSubmatch(unit, -1) {
+		name, value := v[1], v[2]
+		checkVariable(t, "unit", cmd, name, value)
+		if !strings.HasSuffix(name, "_LISTEN") || !strings.HasPrefix(value, "127.0.0.1:") {
+			t.Errorf("%s=%s: expected an address of loopback", name, value)
+		}
+		if prefix, ok := strings.CutSuffix(name, "_METRICS_LISTEN"); ok {
+			metrics = true
+			checkVariable(t, "README", cmd, prefix+"_METRICS_UNAUTHENTICATED", "true")
+		}
+	}
+	if !metrics {
+		t.Error("metrics have no address")
+	}
+}
+
+// knownCommand checks that this program accepts a command line, and returns its command.
+func knownCommand(t *testing.T, args []string) *cobra.Command {
 	t.Helper()
 	cmd, flags, err := newRoot().Find(args)
 	if err != nil || cmd.RunE == nil {
@@ -93,6 +118,7 @@ func knownCommand(t *testing.T, args []string) {
 	if !ops {
 		t.Errorf("%s tells systemd nothing: Type=notify would wait for ever", cmd.CommandPath())
 	}
+	return cmd
 }
 
 // TestOpenUnit: the check of the units fails on an unrestricted one.

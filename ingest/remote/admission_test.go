@@ -323,6 +323,24 @@ func TestSpoolInUse(t *testing.T) {
 	}
 }
 
+// TestIngestAddressInUse: the error names the flag of the address.
+func TestIngestAddressInUse(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	cfg := testConfig(t)
+	cfg.Listen = taken.Addr().String()
+	s, err := NewServer(cfg, newLedger(), newLedger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(t.Context()); err == nil || !strings.HasSuffix(err.Error(), "choose another port with --ingest-listen") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestCheckCollector: beyond loopback, rows require TLS.
 func TestCheckCollector(t *testing.T) {
 	for url, want := range map[string]string{

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"connectrpc.com/connect"
@@ -308,8 +309,12 @@ func (s *Server) newEdge() (*edge.Server, error) {
 
 // Run listens and serves until the context ends.
 func (s *Server) Run(ctx context.Context) error {
-	if err := s.edge.Listen(ctx, s.cfg.Listen); err != nil {
-		return fmt.Errorf("%w: choose another port with --ingest-listen", err)
+	err := s.edge.Listen(ctx, s.cfg.Listen)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("run collector: %w: choose another port with --ingest-listen", err)
+	}
+	if err != nil {
+		return fmt.Errorf("run collector: %w", err)
 	}
 	return s.serveEdge(ctx)
 }
