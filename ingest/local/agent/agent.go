@@ -144,7 +144,7 @@ func (a *Agent) Run(ctx context.Context, before, behind []func(context.Context) 
 // Reload applies another setup. If that fails, the taps of the one in use continue, but effects of
 // adopt remain. Taps in both continue without interruption. adopt applies the rest of the
 // configuration before windows close, since that takes time and credentials may have been revoked.
-// Call Reload only while Run runs, from one function in its before.
+// Call Reload only while Run runs, from one of the functions that it takes as before.
 func (a *Agent) Reload(ctx context.Context, s Setup, adopt func() error) error {
 	if s.Instance != a.setup.Instance {
 		return fmt.Errorf("instance %q was %q: changing it takes a restart", s.Instance, a.setup.Instance)
