@@ -6032,7 +6032,7 @@ type Finding struct {
 	Count uint64 `protobuf:"varint,6,opt,name=count,proto3" json:"count,omitempty"`
 	// Its device.
 	Device string `protobuf:"bytes,7,opt,name=device,proto3" json:"device,omitempty"`
-	// Port of the device.
+	// Its port, with the device.
 	Port string `protobuf:"bytes,8,opt,name=port,proto3" json:"port,omitempty"`
 	// Its location.
 	Location string `protobuf:"bytes,9,opt,name=location,proto3" json:"location,omitempty"`
@@ -8843,7 +8843,7 @@ const file_query_proto_rawDesc = "" +
 	"\ttruncated\x18\x04 \x01(\bB\v\x8a\xb5\x18\aB\x05falseR\ttruncated\x12I\n" +
 	"\vnext_cursor\x18\x05 \x01(\tB(\x8a\xb5\x18$B MDAwMDAwMDAwMDAwMDAwNy00Mi4xLjEwH\x01R\n" +
 	"nextCursor\x12.\n" +
-	"\x05flows\x18\x06 \x03(\v2\x18.csigscope.query.v1.FlowR\x05flows\"\xb9\x04\n" +
+	"\x05flows\x18\x06 \x03(\v2\x18.csigscope.query.v1.FlowR\x05flows\"\xbf\x04\n" +
 	"\aFinding\x12)\n" +
 	"\x04kind\x18\x01 \x01(\tB\x15\x8a\xb5\x18\x11B\x0frogue-insertionR\x04kind\x12&\n" +
 	"\x02id\x18\x02 \x01(\tB\x16\x8a\xb5\x18\x12B\x109f86d081884c7d65R\x02id\x12E\n" +
@@ -8851,8 +8851,8 @@ const file_query_proto_rawDesc = "" +
 	"\x05first\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:00:00ZR\x05first\x12L\n" +
 	"\x04last\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:10:00ZR\x04last\x12\x1d\n" +
 	"\x05count\x18\x06 \x01(\x04B\a\x8a\xb5\x18\x03B\x013R\x05count\x12%\n" +
-	"\x06device\x18\a \x01(\tB\r\x8a\xb5\x18\tB\x05leaf3H\x01R\x06device\x12\x1f\n" +
-	"\x04port\x18\b \x01(\tB\v\x8a\xb5\x18\aB\x03up1H\x01R\x04port\x12-\n" +
+	"\x06device\x18\a \x01(\tB\r\x8a\xb5\x18\tB\x05leaf3H\x01R\x06device\x12%\n" +
+	"\x04port\x18\b \x01(\tB\x11\x8a\xb5\x18\rB\tleaf3:up1H\x01R\x04port\x12-\n" +
 	"\blocation\x18\t \x01(\tB\x11\x8a\xb5\x18\rB\tleaf3:up1H\x01R\blocation\x126\n" +
 	"\bevidence\x18\n" +
 	" \x01(\tB\x1a\x8a\xb5\x18\x16B\x12S=31 from 10.0.1.1H\x01R\bevidence\x12(\n" +
