@@ -46,12 +46,17 @@ func (r Rejection) String() string {
 }
 
 var rejectionWords = [NumRejections]string{
-	"tags where no tag belongs", "of a kind that does not count at the place of the tap", "reflections that were sent again: each counts once",
-	"times far ahead of all others", "packets without a time", "impossible times or layouts",
+	"tags and reflections where none belong", "of a kind that does not count at the place of the tap", "reflections that were sent again: each counts once",
+	"times far ahead of all others, or of the clock", "packets without a time", "what no decoder makes",
 }
 
 // About explains the reason in a few words, for people.
-func (r Rejection) About() string { return rejectionWords[r] }
+func (r Rejection) About() string {
+	if r < NumRejections {
+		return rejectionWords[r]
+	}
+	return ""
+}
 
 // Counts account for every observation given to a shard. All but the last group are weighted
 // observations, counted once, at the finest resolution.

@@ -592,15 +592,15 @@ type span struct{ first, last int64 }
 
 // add adds windows within a range.
 func (s *spans) add(windows []judged, length, from, to int64) {
-	for _, w := range windows {
+	for i, w := range windows {
 		if w.start < from || w.start >= to {
 			continue
 		}
-		loaded := w.judgement&aggregate.Loaded != 0
-		if s.heavy == nil {
-			s.heavy = make(map[int64]bool)
+		if i > 0 && windows[i-1].start+length < w.start { // nothing was observed in between
+			s.note(windows[i-1].start+length, false)
 		}
-		s.heavy[w.start] = s.heavy[w.start] || loaded
+		loaded := w.judgement&aggregate.Loaded != 0
+		s.note(w.start, loaded)
 		if loaded {
 			s.loaded.add(w.start, w.start+length)
 		}
@@ -610,7 +610,14 @@ func (s *spans) add(windows []judged, length, from, to int64) {
 	}
 }
 
-// paused reports whether nothing was heavy in a window of a time.
+func (s *spans) note(start int64, heavy bool) {
+	if s.heavy == nil {
+		s.heavy = make(map[int64]bool)
+	}
+	s.heavy[start] = s.heavy[start] || heavy
+}
+
+// paused reports whether nothing was heavy in some window between first and last.
 func (s *spans) paused(first, last int64) bool {
 	for start, heavy := range s.heavy {
 		if !heavy && first <= start && start < last {

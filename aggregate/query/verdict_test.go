@@ -223,6 +223,20 @@ func TestFabricVerdict(t *testing.T) {
 	}
 }
 
+// TestVerdictOfBursts: silence between bursts is a pause too, though it has no windows.
+func TestVerdictOfBursts(t *testing.T) {
+	t.Parallel()
+	f := clos(t)
+	for _, second := range []int{5, 6} {
+		g := ground(f, 20, load{src: 3, dst: 1, port: "leaf3:up1", from: 2, to: 5, heavy: 20, wasInRange: true},
+			load{src: 3, dst: 1, port: "leaf3:up1", from: second, to: 8, heavy: 20, wasInRange: true})
+		got := query.NewFabricVerdict(g).Statements
+		if len(got) != 1 || got[0].Paused != (second > 5) {
+			t.Errorf("bursts from 2 to 5 and from %d to 8: %+v", second, got)
+		}
+	}
+}
+
 // TestVerdictOfLongRange: windows before those that decide states only supply times, and dates
 // are given if the range has several days.
 func TestVerdictOfLongRange(t *testing.T) {

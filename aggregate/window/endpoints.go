@@ -55,12 +55,14 @@ type endpointCache struct {
 	resolver aggregate.Resolver
 	classes  aggregate.Classifier // nil if the resolver is no Classifier
 
-	slots  []endpointSlot // a power of two; at most half full, and nearly empty below the limit
-	shift  uint8          // 64 - log2(len(slots))
-	n      int
-	limit  int // largest len(slots), at most 2<<classBits
-	seeds  *flow.Seeds
-	masks  [2]addressMask // of addresses that begin with 64 zero bits, as IPv4 ones do, and of others
+	slots []endpointSlot // a power of two; at most half full, and nearly empty below the limit
+	shift uint8          // 64 - log2(len(slots))
+	n     int
+	limit int // largest len(slots), at most 2<<classBits
+	seeds *flow.Seeds
+	// of addresses that begin with 64 zero bits, and of others: IPv4 ones are among the former, and get as
+	// many bits as IPv6 ones need if that is more
+	masks  [2]addressMask
 	resets uint64
 
 	ids        map[endpointKey]endpointClass // with a Classifier; else each address has its own numbers

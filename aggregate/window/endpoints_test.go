@@ -17,6 +17,42 @@ func (leadingGroups) Group(a netip.Addr) aggregate.GroupID {
 	return aggregate.GroupID(binary.BigEndian.Uint64(b[:8]))
 }
 
+// leadingBits is a resolver for which only so many leading bits of addresses matter.
+type leadingBits struct {
+	aggregate.Resolver
+	v4, v6 int
+}
+
+func (leadingBits) Classes(netip.Addr) (src, dst uint64) { return 0, 0 }
+
+func (r leadingBits) AddressBits() (v4, v6 int) { return r.v4, r.v6 }
+
+// TestPrefix checks that addresses keep at least the bits that matter, and that those which begin with
+// zeros, IPv4 ones and others, are not confused.
+func TestPrefix(t *testing.T) {
+	for _, test := range []struct {
+		v4, v6 int
+		groups [][]string // of addresses with equal prefixes
+	}{
+		{24, 64, [][]string{{"10.0.1.1", "10.0.1.255"}, {"10.0.2.1"}, {"::", "::1"}, {"2001:db8::1", "2001:db8::2"}, {"2001:db8:0:1::1"}}},
+		{24, 128, [][]string{{"10.0.1.1"}, {"10.0.1.255"}, {"::"}, {"::1"}, {"2001:db8::1"}, {"2001:db8::2"}}},
+		{32, 32, [][]string{{"10.0.1.1"}, {"10.0.1.2"}, {"::"}, {"::1"}, {"2001:db8::1", "2001:db8:1::1"}, {"2001:db9::1"}}},
+	} {
+		c := newEndpointCache(leadingBits{v4: test.v4, v6: test.v6}, nil, flow.NewSeeds(), 1<<17)
+		known := make(map[[2]uint64]int)
+		for n, group := range test.groups {
+			for i, text := range group {
+				a := netip.MustParseAddr(text).As16()
+				hi, lo := c.prefix(&a)
+				if at, ok := known[[2]uint64{hi, lo}]; ok != (i > 0) || at != n && ok {
+					t.Errorf("/%d and /%d: %s has the prefix of group %d, want that of %d", test.v4, test.v6, text, at, n)
+				}
+				known[[2]uint64{hi, lo}] = n
+			}
+		}
+	}
+}
+
 // TestPairsCollide looks up addresses that differ only in their first half, many of which share a
 // slot, in pairs.
 func TestPairsCollide(t *testing.T) {

@@ -20,7 +20,8 @@ func reportOf(t *testing.T, s scenario.Scenario, args ...string) report.Report {
 	return reporterOf(t, s)(args...)
 }
 
-// reporterOf emits a scenario; the returned function makes reports of its captures.
+// reporterOf emits a scenario; the returned function makes reports of its captures, from memory alone:
+// an engine would be a child of the test.
 func reporterOf(t *testing.T, s scenario.Scenario) func(args ...string) report.Report {
 	t.Helper()
 	r, err := simulation.Run(t.Context(), s, t.TempDir(), nil)
@@ -28,7 +29,7 @@ func reporterOf(t *testing.T, s scenario.Scenario) func(args ...string) report.R
 		t.Fatal(err)
 	}
 	return func(args ...string) report.Report {
-		args = append([]string{"report", "-o", "json", "--out", "-", "--fabric", r.Fabric}, args...)
+		args = append([]string{"report", "-o", "json", "--out", "-", "--spill", "never", "--fabric", r.Fabric}, args...)
 		return decodeJSON[report.Report](t, mustRun(t, os.Environ(), append(args, r.Captures...)...))
 	}
 }

@@ -42,8 +42,8 @@ func openDoor(ctx context.Context, c *config.API, flag, address string, exposed 
 	if err != nil {
 		return nil, usageError{fmt.Errorf("api: %w", err)}
 	}
-	if err := d.Listen(ctx, address); err != nil {
-		return nil, fmt.Errorf("%w: choose another port with %s", err, flag)
+	if err := d.Listen(ctx, address, flag); err != nil {
+		return nil, err
 	}
 	return d, nil
 }

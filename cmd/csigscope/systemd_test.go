@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,27 +80,52 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// checkAddresses: the addresses of a unit are variables of its command that a drop-in can change,
-// since flags would come before them, and loopback.
+// checkAddresses: a unit sets its addresses, all of loopback, by variables of its command instead of
+// flags, so that a drop-in can change them.
 func checkAddresses(t *testing.T, cmd *cobra.Command, unit, args string) {
 	t.Helper()
 	if strings.Contains(args, "listen") {
 		t.Errorf("%s: a drop-in cannot change the address", args)
 	}
-	metrics := false
+	missing := []string{variable(cmd, cmd.Flags().Lookup("metrics-listen"))}
+	if listen := cmd.Flags().Lookup("listen"); listen != nil {
+		missing = append(missing, variable(cmd, listen))
+	}
 	for _, v := range regexp.MustCompile(`(?m)^Environment=(CSIGSCOPE_\w+)=(.*)$`).FindAllStringSubmatch(unit, -1) {
 		name, value := v[1], v[2]
 		checkVariable(t, "unit", cmd, name, value)
 		if !strings.HasSuffix(name, "_LISTEN") || !strings.HasPrefix(value, "127.0.0.1:") {
 			t.Errorf("%s=%s: expected an address of loopback", name, value)
 		}
-		if prefix, ok := strings.CutSuffix(name, "_METRICS_LISTEN"); ok {
-			metrics = true
-			checkVariable(t, "README", cmd, prefix+"_METRICS_UNAUTHENTICATED", "true")
-		}
+		missing = slices.DeleteFunc(missing, func(v string) bool { return v == name })
 	}
-	if !metrics {
-		t.Error("metrics have no address")
+	if len(missing) > 0 {
+		t.Errorf("the unit does not set %s", missing)
+	}
+}
+
+// TestUnitsInREADME: the variables that the README sets exist.
+func TestUnitsInREADME(t *testing.T) {
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := make(map[string]bool)
+	for _, args := range [][]string{{"collect"}, {"export"}, {"query", "serve"}} {
+		cmd, _, err := newRoot().Find(args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { known[variable(cmd, f)] = true })
+	}
+	set := regexp.MustCompile(`(CSIGSCOPE_(?:COLLECT|EXPORT|QUERY_SERVE)_\w+)=`).FindAllStringSubmatch(string(text), -1)
+	if len(set) < 2 {
+		t.Errorf("the README sets %q: expected addresses of a unit", set)
+	}
+	for _, v := range set {
+		if !known[v[1]] {
+			t.Errorf("%s is the variable of no flag", v[1])
+		}
 	}
 }
 

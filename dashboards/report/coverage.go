@@ -149,8 +149,9 @@ func (c *Coverage) list(all []*CellCoverage) {
 		if !one.tags && one.Observations > 0 {
 			c.ByReflections++
 		}
-		one.missing = max(one.Share(one.Trimmed), one.UntaggedShare()) // untouched is usual: an empty queue replaces no tag
-		if one.Incapable > 0 && one.Observations == 0 {
+		// Some untouched tags are usual, since an empty queue replaces none. If all are, no hop takes part.
+		one.missing = max(one.Share(one.Trimmed), one.UntaggedShare())
+		if one.Untouched == one.Observations && one.Untouched > 0 || one.Incapable > 0 && one.Observations == 0 {
 			one.missing = 1
 		}
 		if one.missing > 0 || one.Incapable > 0 {

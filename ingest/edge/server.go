@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -137,13 +138,17 @@ func (c *Config) CheckAddress(address string) error {
 	return nil
 }
 
-// Listen opens HOST:PORT if CheckAddress allows it. Connections wait until Serve.
-func (s *Server) Listen(ctx context.Context, address string) error {
+// Listen opens HOST:PORT if CheckAddress allows it. Connections wait until Serve. flag is the option
+// that sets the address: the error for an address in use names it.
+func (s *Server) Listen(ctx context.Context, address, flag string) error {
 	if err := s.cfg.CheckAddress(address); err != nil {
 		return err
 	}
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("listen on %s: %w: choose another port with %s", address, err, flag)
+	}
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", address, err)
 	}

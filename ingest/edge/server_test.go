@@ -36,7 +36,7 @@ func serve(t *testing.T, cfg edge.Config, address string, h http.Handler) (d *ed
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Listen(t.Context(), address); err != nil {
+	if err := d.Listen(t.Context(), address, "--listen"); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -569,7 +569,7 @@ func TestAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Listen(t.Context(), "0.0.0.0:0"); !errors.Is(err, edge.ErrExposed) {
+	if err := s.Listen(t.Context(), "0.0.0.0:0", "--listen"); !errors.Is(err, edge.ErrExposed) {
 		t.Errorf("listen: %v", err)
 	}
 }

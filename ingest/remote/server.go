@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"connectrpc.com/connect"
@@ -309,11 +308,7 @@ func (s *Server) newEdge() (*edge.Server, error) {
 
 // Run listens and serves until the context ends.
 func (s *Server) Run(ctx context.Context) error {
-	err := s.edge.Listen(ctx, s.cfg.Listen)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("run collector: %w: choose another port with --ingest-listen", err)
-	}
-	if err != nil {
+	if err := s.edge.Listen(ctx, s.cfg.Listen, "--ingest-listen"); err != nil {
 		return fmt.Errorf("run collector: %w", err)
 	}
 	return s.serveEdge(ctx)

@@ -38,7 +38,7 @@ func TestProblems(t *testing.T) {
 		"cells?src=%zz":                   {400, "escape"},
 		"cells?signal=max_speed":          {422, "min_abw_ratio"},
 		"cells?level=galaxy":              {422, "expected one of location, set, device, stage, far_end"},
-		"cells?src=rack99":                {422, "no such group: csigscope query cells and /api/v1/fabric list them"},
+		"cells?src=rack99":                {422, "no such group: csigscope query cells names those with traffic, /api/v1/fabric all of them"},
 		"cells?location=nowhere":          {422, "no such location: csigscope query locations and /api/v1/fabric list them"},
 		"cells?state=fine":                {422, "expected one of"},
 		"cells?max_room_bps=1":            {422, "signal=min_abw"},

@@ -170,8 +170,10 @@ func (n *names) unknown(parameter, name, kind string) error {
 
 // noSuch is the error for a name of a kind: group, location or link.
 func noSuch(parameter, name, kind string) error {
-	list := map[string]string{"group": "cells", "location": "locations", "link": "links"}[kind]
-	return wrong(parameter, name, "no such %s: csigscope query %s and /api/v1/fabric list them", kind, list)
+	if kind == "group" {
+		return wrong(parameter, name, "no such group: csigscope query cells names those with traffic, /api/v1/fabric all of them")
+	}
+	return wrong(parameter, name, "no such %s: csigscope query %ss and /api/v1/fabric list them", kind, kind)
 }
 
 // stateKey resolves the signal and the level of a question to a state of memory.

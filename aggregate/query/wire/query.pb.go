@@ -8965,14 +8965,14 @@ const file_query_proto_rawDesc = "" +
 	"\x8a\xb5\x18\x06B\x0412.5R\x04ageS\x12&\n" +
 	"\bwatching\x18\x06 \x01(\bB\n" +
 	"\x8a\xb5\x18\x06B\x04trueR\bwatching\x12 \n" +
-	"\astore_s\x18\a \x01(\x01B\a\x8a\xb5\x18\x03B\x010R\x06storeS\"\x87\x02\n" +
+	"\astore_s\x18\a \x01(\x01B\a\x8a\xb5\x18\x03B\x010R\x06storeS\"\x9f\x02\n" +
 	"\aProblem\x120\n" +
 	"\x05title\x18\x01 \x01(\tB\x1a\x8a\xb5\x18\x16B\x14Unprocessable EntityR\x05title\x12!\n" +
-	"\x06status\x18\x02 \x01(\rB\t\x8a\xb5\x18\x05B\x03422R\x06status\x12d\n" +
-	"\x06detail\x18\x03 \x01(\tBL\x8a\xb5\x18HBFsrc: no such group: csigscope query cells and /api/v1/fabric list themR\x06detail\x12A\n" +
-	"\x06errors\x18\x04 \x03(\v2!.csigscope.query.v1.ProblemDetailB\x06\x8a\xb5\x18\x02H\x01R\x06errors\"\xc5\x01\n" +
-	"\rProblemDetail\x12a\n" +
-	"\amessage\x18\x01 \x01(\tBG\x8a\xb5\x18CBAno such group: csigscope query cells and /api/v1/fabric list themR\amessage\x12+\n" +
+	"\x06status\x18\x02 \x01(\rB\t\x8a\xb5\x18\x05B\x03422R\x06status\x12|\n" +
+	"\x06detail\x18\x03 \x01(\tBd\x8a\xb5\x18`B^src: no such group: csigscope query cells names those with traffic, /api/v1/fabric all of themR\x06detail\x12A\n" +
+	"\x06errors\x18\x04 \x03(\v2!.csigscope.query.v1.ProblemDetailB\x06\x8a\xb5\x18\x02H\x01R\x06errors\"\xdd\x01\n" +
+	"\rProblemDetail\x12y\n" +
+	"\amessage\x18\x01 \x01(\tB_\x8a\xb5\x18[BYno such group: csigscope query cells names those with traffic, /api/v1/fabric all of themR\amessage\x12+\n" +
 	"\blocation\x18\x02 \x01(\tB\x0f\x8a\xb5\x18\vB\tquery.srcR\blocation\x12$\n" +
 	"\x05value\x18\x03 \x01(\tB\x0e\x8a\xb5\x18\n" +
 	"B\x06rack99H\x01R\x05value\"\xb4\x03\n" +

@@ -95,7 +95,7 @@ func (p *port) listen(address string) error {
 	if err != nil {
 		return err
 	}
-	if err := server.Listen(context.Background(), address); err != nil {
+	if err := server.Listen(context.Background(), address, "--clickhouse-listen"); err != nil {
 		return fmt.Errorf("listen for clients: %w", err)
 	}
 	ctx, stop := context.WithCancel(context.Background())

@@ -190,9 +190,9 @@ async function records(state, question, aborted) {
       if (error.name !== "AbortError" && asked === question) fill(list, [], error.message, 0);
     }
   };
-  load("api/v1/flows", [["signal", signal.info.name], ["src", src], ["dst", dst]], "flows", flow, "No flow of this cell is stored.");
+  load("api/v1/flows", [["signal", signal.info.name], ["src", src], ["dst", dst]], "flows", flow, "No flow of this cell is stored in this range.");
   if (!devices.length) return fill("findings", [], "No device is named here that findings could be about.", 0);
-  load("api/v1/findings", devices.map((d) => ["device", d]), "findings", finding, `No finding about ${devices.join(" or ")} is stored. csigscope report looks for more kinds.`);
+  load("api/v1/findings", devices.map((d) => ["device", d]), "findings", finding, `No finding about ${devices.join(" or ")} is stored in this range. csigscope report looks for more kinds.`);
 }
 
 function fill(list, rows, nothing, total) {
@@ -210,7 +210,7 @@ function flow(f) {
 }
 
 function finding(f) {
-  const where = f.location || [f.device, f.port].filter(Boolean).join(":");
+  const where = f.location || f.port || f.device;
   const about = [`${Format.count(f.count)} times`, where ? `at ${where}` : "", f.evidence || ""];
   return element("li", f.severity, `${f.kind} (${f.severity})`, element("small", "", about.filter(Boolean).join(", ")));
 }

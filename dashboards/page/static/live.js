@@ -168,7 +168,7 @@ export function moment() {
 // streamed reports whether the newest window comes from a stream.
 export const streamed = () => stream !== null;
 
-// caveats returns the details that come before those of a cell in a window.
+// caveats warns, above the details of a cell, that the newest window is stale.
 export const caveats = (window) => (window === NOW && stale() ? [["stale", "no newer window has come"]] : []);
 
 export const stale = () => active && document.body.classList.contains("stale");

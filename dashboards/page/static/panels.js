@@ -113,7 +113,7 @@ export function definition({ onset_ratio: onset, clear_ratio: clear }) {
 export function meanings({ info, model: { bundle } }) {
   return {
     congested: rule(bundle), brief: "brief: something was heavy, and the cell is not congested", clear: "clear: nothing was heavy",
-    too_few: `too few samples: less than ${bundle.min_observations}`, no_data: "no data: nothing was observed",
+    too_few: `too few samples: fewer than ${bundle.min_observations}, now and in each of the last 300 windows`, no_data: "no data: nothing was observed",
     not_judged: `not judged: ${info.not_judged_hint || "no threshold applies"}`,
   };
 }

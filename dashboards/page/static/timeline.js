@@ -20,12 +20,8 @@ export class Timeline {
     this.locations = locations;
     this.scale = scale;
     this.rows = signal.overTime(level, locations);
-    // Windows with too few observations would make all others pale.
-    const enough = Math.min(signal.model.bundle.min_observations, Math.max(...signal.seen));
-    this.peak = 0;
-    this.rows.forEach((row) => row.heavy.forEach((heavy, w) => {
-      if (signal.seen[w] >= enough) this.peak = Math.max(this.peak, heavy / signal.seen[w]);
-    }));
+    // A window with few observations would make all others pale.
+    this.peak = this.peakFrom(signal.model.bundle.min_observations) || this.peakFrom(1);
     this.font = `${Math.round(11 * scale)}px system-ui, sans-serif`;
     g.font = this.font;
     const names = locations.map((l) => g.measureText(signal.model.locations[l].name).width);
@@ -40,6 +36,12 @@ export class Timeline {
     this.image.width = signal.model.windows.length;
     this.image.height = Math.max(locations.length, 1);
     this.ground = null;
+  }
+
+  // peakFrom returns the largest share of heavy observations in windows with at least some number of them.
+  peakFrom(observations) {
+    const { seen } = this.signal;
+    return Math.max(0, ...this.rows.map(({ heavy }) => heavy.reduce((peak, n, w) => (seen[w] >= observations ? Math.max(peak, n / seen[w]) : peak), 0)));
   }
 
   color(index, window, view) {

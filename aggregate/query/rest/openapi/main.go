@@ -276,7 +276,7 @@ var refusals = map[string]refusal{
 	"400":     {"The parameters cannot be read, or hold a credential.", false},
 	"401":     {"No valid credential: send a client certificate, or the header Authorization: Bearer TOKEN.", false},
 	"403":     {"The role of the credential, or the web site of the request, does not permit this.", false},
-	"404":     {"There is no such resource, nothing was observed that the question is about, or the server has only history: give from and to.", false},
+	"404":     {"There is no such resource, nothing was observed that the question is about, nothing is stored, or the server has only history (give from and to) or only memory (leave them out).", false},
 	"405":     {"Use GET.", false},
 	gone:      {"The answer of the cursor is no longer kept: leave the cursor out to start over.", false},
 	"413":     {"Requests have no body.", false},

@@ -96,8 +96,8 @@ func (s *Server) handler() http.Handler {
 // Run serves until the context ends, and then lets open requests finish: it can serve while the
 // process drains if its context ends last.
 func (s *Server) Run(ctx context.Context) error {
-	if err := s.edge.Listen(ctx, s.c.Listen); err != nil {
-		return fmt.Errorf("%w: choose another port with --metrics-listen", err)
+	if err := s.edge.Listen(ctx, s.c.Listen, "--metrics-listen"); err != nil {
+		return err
 	}
 	if s.c.Listening != nil {
 		s.c.Listening(s.edge.Addr())
