@@ -75,6 +75,7 @@ type folding struct {
 	keys, columns          string
 	values                 string // of columns, over the seconds p
 	nothing                string // likewise, of a minute without rows
+	whole                  string // condition: a row of a minute stands for other keys too, of which the seconds have rows
 }
 
 // foldings returns the foldings of partials and of flows.
@@ -95,6 +96,7 @@ func foldings() []folding {
 			values: sums("observations", "bytes", "measured", "sum") + ", minIf(p.min, p.measured > 0), max(p.max), " + sums("untouched", "trimmed", "heavy", "heavy_sum", "samples", "unjudged") +
 				", groupBitOr(p.evidence), " + saturatedMap("sumMap(CAST(p.dist, 'Map(UInt16, UInt128)'))"),
 			nothing: "0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, CAST(map(), 'Map(UInt16, UInt64)')",
+			whole:   fmt.Sprintf("src_group = %d", aggregate.OverflowGroup),
 		},
 		{
 			minutes: "flows", seconds: "flows", minutesKey: "toStartOfHour", secondsKey: "toStartOfHour",
@@ -104,14 +106,45 @@ func foldings() []folding {
 			values: "60000000000, " + sums("observations", "bytes", "measured", "sum") + ", minIf(p.min, p.measured > 0), max(p.max), " + sums("heavy", "heavy_sum") +
 				", argMax(p.location, p.location_heavy), " + sums("location_heavy", "sampled"),
 			nothing: "60000000000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0",
+			whole:   "1", // the heaviest flows of a minute are others than those of its seconds
 		},
 	}
 }
 
+// emptyMade replaces rows that rebuild made by empty ones where the ring's own rows have come.
+const emptyMade = `INSERT INTO {minutes} (window_start, {keys}, producer, incarnation, config_epoch, seq, {columns})
+SELECT window_start, {keys}, producer, incarnation, config_epoch, seq, {nothing} FROM {minutes} FINAL WHERE {of minutes} AND {made} AND observations > 0 AND
+(
+(window_start, producer, incarnation, config_epoch, {ring}, {keys}) IN
+(SELECT window_start, producer, incarnation, config_epoch, {ring}, {keys} FROM {minutes} WHERE {of minutes} AND NOT {made})
+OR (window_start, producer, incarnation, config_epoch, {ring}) IN
+(SELECT window_start, producer, incarnation, config_epoch, {ring} FROM {minutes} WHERE {of minutes} AND NOT {made} AND {whole})
+)`
+
+// countedRows are the observations of seconds and of stored minutes, for makeMinutes.
+const countedRows = `
+(
+SELECT toStartOfMinute(window_start) AS minute, producer, incarnation, config_epoch, {ring} AS ring, {keys}, toUInt128(observations) AS there, toUInt128(0) AS stored, 0 AS own, 0 AS whole FROM {seconds} FINAL WHERE {of seconds}
+UNION ALL
+SELECT toStartOfMinute(window_start), producer, incarnation, config_epoch, {ring}, {keys}, toUInt128(0), toUInt128(observations), NOT {made}, NOT {made} AND {whole} FROM {minutes} FINAL WHERE {of minutes}
+)
+`
+
+// makeMinutes makes the rows of short minutes.
+const makeMinutes = `INSERT INTO {minutes} (window_start, {keys}, producer, incarnation, config_epoch, seq, {columns})
+SELECT toStartOfMinute(p.window_start) AS minute, {keys}, producer, incarnation, config_epoch, {last}, {values}
+FROM (SELECT *, {ring} AS ring FROM {seconds} FINAL WHERE {of seconds}) AS p
+WHERE (toStartOfMinute(p.window_start), producer, incarnation, config_epoch, ring) IN
+(SELECT minute, producer, incarnation, config_epoch, ring FROM` + countedRows + `GROUP BY minute, producer, incarnation, config_epoch, ring HAVING sum(there) > sum(stored) AND max(whole) = 0)
+AND (toStartOfMinute(p.window_start), producer, incarnation, config_epoch, ring, {keys}) IN
+(SELECT minute, producer, incarnation, config_epoch, ring, {keys} FROM` + countedRows + `GROUP BY minute, producer, incarnation, config_epoch, ring, {keys} HAVING sum(own) = 0 AND sum(there) > sum(stored))
+GROUP BY minute, {keys}, producer, incarnation, config_epoch, ring`
+
 // rebuild builds windows of 1 min from those of 1 s, for sources that receive no more rows and
-// windows that start at since or later, where a ring has rows of the second and none of the
-// minute: the minute was open when the process was killed. Each row that it makes has a fixed
-// identity, so that making it again changes nothing. It also repairs minutes that it built too
+// windows that start at since or later, where the minute of a ring is short: it was open when the
+// process was killed, or only some of its rows reached the disk. A key gets a row if the minute has
+// none of it, unless some row of the minute stands for other keys too. Each row that it makes has a
+// fixed identity, so that making it again changes nothing. It also repairs minutes that it built too
 // early, while rows still waited in the outbox of another process: further seconds replace them,
 // and once the ring's own rows of the minute arrive, empty rows do.
 func (s *Store) rebuild(ctx context.Context, sources string, since time.Time) error {
@@ -123,27 +156,11 @@ func (s *Store) rebuild(ctx context.Context, sources string, since time.Time) er
 		text := strings.NewReplacer(
 			"{minutes}", s.database+"."+s.layout.local(f.minutes), "{of minutes}", f.ofMinutes+" AND "+during(f.minutesKey),
 			"{seconds}", s.database+"."+s.layout.local(f.seconds), "{of seconds}", f.ofSeconds+" AND "+during(f.secondsKey),
-			"{keys}", f.keys, "{columns}", f.columns, "{values}", f.values, "{nothing}", f.nothing,
+			"{keys}", f.keys, "{columns}", f.columns, "{values}", f.values, "{nothing}", f.nothing, "{whole}", f.whole,
 			"{ring}", fmt.Sprintf("bitShiftRight(seq, %d)", aggregate.PartShift), "{made}", fmt.Sprintf("bitAnd(seq, %d) = %[1]d", lastSeq),
 			"{last}", fmt.Sprintf("bitOr(bitShiftLeft(ring, %d), %d)", aggregate.PartShift, lastSeq),
 		)
-		for _, statement := range []string{`INSERT INTO {minutes} (window_start, {keys}, producer, incarnation, config_epoch, seq, {columns})
-SELECT toStartOfMinute(p.window_start) AS minute, {keys}, producer, incarnation, config_epoch, {last}, {values}
-FROM (SELECT *, {ring} AS ring FROM {seconds} FINAL WHERE {of seconds}) AS p
-WHERE (toStartOfMinute(p.window_start), producer, incarnation, config_epoch, ring) IN
-(
-SELECT minute, producer, incarnation, config_epoch, ring FROM
-(
-SELECT toStartOfMinute(window_start) AS minute, producer, incarnation, config_epoch, {ring} AS ring, toUInt128(observations) AS there, toUInt128(0) AS made, 0 AS own FROM {seconds} FINAL WHERE {of seconds}
-UNION ALL
-SELECT toStartOfMinute(window_start), producer, incarnation, config_epoch, {ring}, toUInt128(0), if({made}, toUInt128(observations), toUInt128(0)), NOT {made} FROM {minutes} FINAL WHERE {of minutes}
-)
-GROUP BY minute, producer, incarnation, config_epoch, ring HAVING sum(own) = 0 AND sum(there) > sum(made)
-)
-GROUP BY minute, {keys}, producer, incarnation, config_epoch, ring`, `INSERT INTO {minutes} (window_start, {keys}, producer, incarnation, config_epoch, seq, {columns})
-SELECT window_start, {keys}, producer, incarnation, config_epoch, seq, {nothing} FROM {minutes} FINAL WHERE {of minutes} AND {made} AND observations > 0
-AND (window_start, producer, incarnation, config_epoch, {ring}) IN
-(SELECT window_start, producer, incarnation, config_epoch, {ring} FROM {minutes} WHERE {of minutes} AND NOT {made})`} {
+		for _, statement := range []string{emptyMade, makeMinutes} {
 			for _, sh := range s.shards(s.names) { // each has all rows of its runs
 				if err := sh.conn.Exec(s.inserting(ctx, nil), text.Replace(statement)); err != nil {
 					return s.describe("make minutes again", err)

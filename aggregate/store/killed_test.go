@@ -84,11 +84,7 @@ func TestRebuild(t *testing.T) {
 	run := Run{Source: aggregate.Source{Producer: 7, Incarnation: 8, Epoch: 9}, Mode: RunLive, Name: "eth0"}
 	minute := testStart.Truncate(time.Minute)
 	rowOf := func(ring, seq uint64, at time.Time, resolution time.Duration, n uint64) row {
-		return row{
-			resolution: int64(resolution), window: at.UnixNano(), source: run.Source, seq: ring<<aggregate.PartShift | seq, signal: uint8(csig.MaxDelay), kind: uint8(decode.Tag),
-			src: 3, dst: 4, location: 5, observations: n, bytes: 100 * n, sum: 10 * n, min: 10, max: 10, heavy: n, heavySum: 10 * n,
-			distCode: []uint16{7}, distCount: []uint64{n},
-		}
+		return delayRow(run.Source, ring<<aggregate.PartShift|seq, at, resolution, n)
 	}
 	seconds := func(s *Store, from, to uint64, rings ...uint64) {
 		t.Helper()
@@ -165,7 +161,42 @@ func TestRebuild(t *testing.T) {
 	}
 }
 
-// writeKilled writes seconds of two rings, and the first minute of one of them.
+// delayRow is a row with n heavy observations.
+func delayRow(source aggregate.Source, seq uint64, at time.Time, resolution time.Duration, n uint64) row {
+	return row{
+		resolution: int64(resolution), window: at.UnixNano(), source: source, seq: seq, signal: uint8(csig.MaxDelay), kind: uint8(decode.Tag),
+		src: 3, dst: 4, location: 5, observations: n, bytes: 100 * n, sum: 10 * n, min: 10, max: 10, heavy: n, heavySum: 10 * n,
+		distCode: []uint16{7}, distCount: []uint64{n},
+	}
+}
+
+// TestRebuildFolded: nothing is added to a minute in which a row stands for other keys, since nobody
+// knows for which.
+func TestRebuildFolded(t *testing.T) {
+	sequential(t)
+	s := openStore(t)
+	run := Run{Source: aggregate.Source{Producer: 7, Incarnation: 8, Epoch: 9}, Mode: RunLive, Name: "eth0"}
+	if err := s.BeginRun(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	minute := testStart.Truncate(time.Minute)
+	for second := range uint64(50) {
+		if err := s.WriteBlock(t.Context(), blockOf([]row{delayRow(run.Source, 1+second, minute.Add(time.Duration(second)*time.Second), time.Second, 3)})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	folded := delayRow(run.Source, 99, minute, time.Minute, 100)
+	folded.src, folded.dst = uint64(aggregate.OverflowGroup), uint64(aggregate.OverflowGroup)
+	if err := errors.Join(s.WriteBlock(t.Context(), blockOf([]row{folded})), s.Flush(t.Context()), s.EndKilled(t.Context(), []Run{run})); err != nil {
+		t.Fatal(err)
+	}
+	if got := readStrings(t, s, "SELECT toString((count(), sum(observations))) FROM csigscope.partials_1m FINAL"); got[0] != "(1,100)" {
+		t.Errorf("rows and observations of the minute are %s, want (1,100)", got[0])
+	}
+}
+
+// writeKilled writes seconds of two rings, the first minute of one of them, and a part of that of the
+// other.
 func writeKilled(t *testing.T, s *Store, source aggregate.Source) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(3, 5))
@@ -185,7 +216,7 @@ func writeKilled(t *testing.T, s *Store, source aggregate.Source) {
 					n := 1 + random.Uint64N(9)
 					r := row{
 						resolution: int64(time.Second), window: at.UnixNano(), source: source, seq: seq, signal: uint8(csig.MaxDelay), kind: uint8(decode.Tag),
-						src: src, dst: 3, location: location, observations: n, samples: 1 + n/3, bytes: 100 * n, sum: 10 * n, min: 10 + src, max: 10 + src + location, heavy: 1, heavySum: 10,
+						src: 2 + src, dst: 3, location: location, observations: n, samples: 1 + n/3, bytes: 100 * n, sum: 10 * n, min: 10 + src, max: 10 + src + location, heavy: 1, heavySum: 10,
 						distCode: []uint16{uint16(location), 900}, distCount: []uint64{1, n},
 					}
 					rows = append(rows, r)
@@ -211,14 +242,19 @@ func writeKilled(t *testing.T, s *Store, source aggregate.Source) {
 			flows = append(flows, aFlow(source, seq, at, uint16(1+second%2)))
 		}
 	}
-	var closed []row
+	var closed, partly []row
 	for k, r := range minute {
-		if k.ring == 0 {
+		switch {
+		case k.ring == 0:
 			closed = append(closed, r)
+		case k.src < 3:
+			partly = append(partly, r)
 		}
 	}
-	if err := s.WriteBlock(t.Context(), blockOf(closed)); err != nil {
-		t.Fatal(err)
+	for _, rows := range [][]row{closed, partly} {
+		if err := s.WriteBlock(t.Context(), blockOf(rows)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := writeFlows(t.Context(), s, flows); err != nil {
 		t.Fatal(err)
