@@ -402,7 +402,7 @@ func yamlError(err error, name string) error {
 			e.Text = m[2]
 		}
 		if m := unknownKey.FindStringSubmatch(e.Text); m != nil {
-			e.Text = fmt.Sprintf("unknown key %q: %s", m[1], expectedKeys(m[2]))
+			e.Text = fmt.Sprintf("unknown key %q: %s", m[1], ExpectedKeys(reflect.TypeFor[Spec](), m[2]))
 		}
 		if e.Text == yamlTab {
 			e.Line = max(e.Line, 1) // the parser counts from 0, and omits that
@@ -417,34 +417,49 @@ func yamlError(err error, name string) error {
 	return p.err()
 }
 
-// expectedKeys lists the keys of a mapping whose Go type the YAML decoder named.
-func expectedKeys(typeName string) string {
-	t := findType(reflect.TypeFor[Spec](), typeName)
-	if t == nil {
+// ExpectedKeys says which keys a section of a YAML file has, for the error about an unknown one. file
+// is the type of the whole file, section the name that the YAML decoder gives to the section's type.
+func ExpectedKeys(file reflect.Type, section string) string {
+	keys := keysOf(findType(file, section, make(map[reflect.Type]bool)))
+	if len(keys) == 0 {
 		return "remove it"
-	}
-	var keys []string
-	for f := range t.Fields() {
-		key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		keys = append(keys, key)
 	}
 	return "expected one of " + strings.Join(keys, ", ")
 }
 
-func findType(t reflect.Type, name string) reflect.Type {
-	for t.Kind() == reflect.Slice {
+// findType returns the struct of that name in values of a type, nil if there is none.
+func findType(t reflect.Type, name string, seen map[reflect.Type]bool) reflect.Type {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 		t = t.Elem()
 	}
-	if t.Kind() != reflect.Struct || t.String() == name {
-		if t.String() != name {
-			return nil
-		}
+	if t.Kind() != reflect.Struct || seen[t] {
+		return nil
+	}
+	seen[t] = true
+	if t.String() == name {
 		return t
 	}
 	for f := range t.Fields() {
-		if found := findType(f.Type, name); found != nil {
+		if found := findType(f.Type, name, seen); found != nil {
 			return found
 		}
 	}
 	return nil
+}
+
+// keysOf returns the keys of a struct in YAML; none of nil.
+func keysOf(t reflect.Type) (keys []string) {
+	if t == nil {
+		return nil
+	}
+	for f := range t.Fields() {
+		key, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		switch {
+		case strings.Contains(options, "inline"):
+			keys = append(keys, keysOf(f.Type)...)
+		case key != "" && key != "-":
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }

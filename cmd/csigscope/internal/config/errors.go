@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
 )
 
 // lineOf returns the line of the value that an error is about, 0 for none. The error begins
@@ -132,9 +134,9 @@ func PlainYAMLError(err error, file reflect.Type) string {
 	text = yamlUnknownKey.ReplaceAllStringFunc(text, func(match string) string {
 		parts := yamlUnknownKey.FindStringSubmatch(match)
 		unknown, section := fmt.Sprintf("unknown key %q", parts[1]), parts[2]
-		if keys := sectionKeys(findSection(file, section, make(map[reflect.Type]bool))); len(keys) > 0 && !listed[section] {
+		if !listed[section] {
 			listed[section] = true
-			unknown += ": expected one of " + strings.Join(keys, ", ")
+			unknown += ": " + fabric.ExpectedKeys(file, section)
 		}
 		return unknown
 	})
@@ -155,43 +157,6 @@ func PlainYAMLError(err error, file reflect.Type) string {
 		text += "; a fabric file goes behind --fabric"
 	}
 	return text
-}
-
-// findSection returns the struct of that name in values of a type, nil if there is none.
-func findSection(t reflect.Type, name string, seen map[reflect.Type]bool) reflect.Type {
-	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
-		t = t.Elem()
-	}
-	if t.Kind() != reflect.Struct || seen[t] {
-		return nil
-	}
-	seen[t] = true
-	if t.String() == name {
-		return t
-	}
-	for f := range t.Fields() {
-		if found := findSection(f.Type, name, seen); found != nil {
-			return found
-		}
-	}
-	return nil
-}
-
-// sectionKeys returns the keys of a struct in YAML; none of nil.
-func sectionKeys(t reflect.Type) (keys []string) {
-	if t == nil {
-		return nil
-	}
-	for f := range t.Fields() {
-		key, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		switch {
-		case strings.Contains(options, "inline"):
-			keys = append(keys, sectionKeys(f.Type)...)
-		case key != "" && key != "-":
-			keys = append(keys, key)
-		}
-	}
-	return keys
 }
 
 // plainYAMLType rewords the error for a value of the wrong type.
