@@ -20,8 +20,8 @@ type Resolver interface {
 	// Group returns the group of an address, UnknownGroup if no group holds it. A shard remembers
 	// the result.
 	Group(netip.Addr) GroupID
-	// Locate resolves the locator metadata of a tag to a location: one port where the layout or the
-	// path from src to dst forces it, otherwise the smallest set of ports that the evidence allows.
+	// Locate resolves the locator metadata of a tag to a location: one port where the locator layout
+	// or the path from src to dst forces it, otherwise the smallest set of ports that the evidence allows.
 	// capacity is the speed in kbit/s that all candidates share, or 0. src and dst are the
 	// endpoints of the measured path, invalid if the frame has no addresses.
 	Locate(l csig.Layout, t uint8, lm uint16, src, dst netip.Addr) (id LocationID, capacity uint64)
@@ -79,9 +79,9 @@ type PathResolver interface {
 	// Way returns a number for the known path of a flow at ns, Unix ns: 0 if nothing is known. The
 	// result is the same at all times in [from, until).
 	Way(f *Flow, ns int64) (way uint32, from, until int64)
-	// RecordSighting records that packets of a flow passed an observation point, by
-	// Tap.ObservationPoint, at ns. It is called once a second for a flow.
-	RecordSighting(stand uint32, f *Flow, ns int64)
+	// RecordSighting records that packets of a flow passed an observation point, a
+	// window.Tap.ObservationPoint, at ns, Unix ns. It is called once a second for a flow.
+	RecordSighting(point uint32, f *Flow, ns int64)
 	// LocateOn is Locate for a packet on a way returned by Way. by is the way's evidence if it
 	// changes the result of Locate, else 0.
 	LocateOn(way uint32, l csig.Layout, t uint8, lm uint16, src, dst netip.Addr) (id LocationID, capacity uint64, by Evidence)

@@ -29,7 +29,8 @@ type Flags uint8
 // HasAddrs, HasPorts and HasProto say that Src and Dst, SrcPort and DstPort, Proto are set: zeros
 // are values. IPv6 says that the addresses come from an IPv6 header, where ::ffff:10.0.0.1 is not
 // 10.0.0.1. NoTime says that the capture has no time for the packet. An Orphan is a tag in a place
-// where no tag belongs, or a reflection in a mirror session: it is reported and never aggregated.
+// where no tag belongs, or a reflection in an ERSPAN or TZSP session that the tap does not unwrap:
+// it is reported and never aggregated.
 const (
 	HasAddrs Flags = 1 << iota
 	HasPorts

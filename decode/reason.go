@@ -48,7 +48,7 @@ type Counters struct {
 	Reasons [NumReasons]uint64
 
 	Tags        uint64 // orphans included
-	Orphans     uint64 // tags in a place where no tag belongs, reflections in mirror sessions
+	Orphans     uint64 // see the flag Orphan; tags and reflections
 	Reflections uint64
 
 	// An empty or invalid reflection says that the path is not CSIG-capable (section 6.3.3). That

@@ -118,7 +118,7 @@ func walkHeaders(path string) (packets uint64, err error) {
 	}
 }
 
-// decodeOnly reads and decodes a capture.
+// decodeOnly reads and decodes a capture, as window.Stream does.
 func decodeOnly(path string, domain *csig.Domain) (packets uint64, err error) {
 	r, err := capture.Open(path, capture.Options{})
 	if err != nil {
@@ -131,6 +131,7 @@ func decodeOnly(path string, domain *csig.Domain) (packets uint64, err error) {
 	}
 	var batch capture.Batch
 	var result decode.Result
+	var plain [decode.MaxObservations]decode.Observation
 	for {
 		if err := r.ReadBatch(&batch); err != nil {
 			if errors.Is(err, io.EOF) {
@@ -139,7 +140,10 @@ func decodeOnly(path string, domain *csig.Domain) (packets uint64, err error) {
 			return packets, err
 		}
 		for i := range batch.N {
-			d.Decode(batch.Frames[i].Data, &result)
+			f := &batch.Frames[i]
+			if _, _, is := d.DecodePlain(f.Data, f.WireLen, &plain); is == decode.NotPlain {
+				d.Decode(f.Data, &result)
+			}
 		}
 		packets += uint64(batch.N)
 	}

@@ -248,3 +248,23 @@ var injections = []injected{
 		},
 	},
 }
+
+// TestFaultList: every kind of fault is in the list, but for one that changes no tag.
+func TestFaultList(t *testing.T) {
+	listed := map[string]bool{scenario.TagHash: true} // changes paths: TestTagHashPaths
+	for i := range injections {
+		s, err := scenario.Named("ring")
+		if err != nil {
+			t.Fatal(err)
+		}
+		injections[i].change(&s)
+		for _, f := range s.Faults {
+			listed[f.Kind] = true
+		}
+	}
+	for _, k := range scenario.FaultKinds() {
+		if !listed[k.Example.Kind] {
+			t.Errorf("injections has no fault of the kind %s", k.Example.Kind)
+		}
+	}
+}

@@ -63,14 +63,7 @@ func (p *matrixPoint) String() string {
 // the record headers of the same file with the same reader. It checks no limits, since machines
 // differ. See make bench.
 func TestMatrix(t *testing.T) {
-	text := os.Getenv(matrixEnv)
-	if text == "" {
-		t.Skip("SKIPPED: make bench runs it (" + matrixEnv + ")")
-	}
-	packets, err := strconv.Atoi(text)
-	if err != nil || packets <= 0 {
-		t.Fatalf("%s=%s: expected a number of packets", matrixEnv, text)
-	}
+	packets := matrixPackets(t)
 	var all []matrixPoint
 	fmt.Println("  flows groups  order   tags     fabric  flows  packets/row  ns  ratio  limit  allocs  memory")
 	for _, flows := range []int{20, 2000, 20_000, 200_000} {
@@ -89,6 +82,21 @@ func TestMatrix(t *testing.T) {
 	like := slices.DeleteFunc(slices.Clone(all), func(p matrixPoint) bool { return p.packetsPerRow < fabricLike })
 	summarize(fmt.Sprintf("fabric-like: at least %d packets a row", fabricLike), like)
 	summarize("all", all)
+}
+
+// matrixPackets returns the number of packets of each capture, and skips the test if none is asked
+// for.
+func matrixPackets(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv(matrixEnv)
+	if text == "" {
+		t.Skip("SKIPPED: make bench runs it (" + matrixEnv + ")")
+	}
+	packets, err := strconv.Atoi(text)
+	if err != nil || packets <= 0 {
+		t.Fatalf("%s=%s: expected a number of packets", matrixEnv, text)
+	}
+	return packets
 }
 
 // summarize prints the median and the worst of points.
@@ -114,7 +122,7 @@ func measureTraffic(t *testing.T, of *traffic, packets int) (points []matrixPoin
 				p := matrixPoint{traffic: *of, fabric: i > 0, named: top > 0, walk: walk, limit: least}
 				forgetPeak(t)
 				p.perPacket, p.allocs = perPacket(t, func() (uint64, error) {
-					return replayTraffic(t, path, resolver, domain, top, &rows)
+					return replayTraffic(t, path, resolver, domain, top, &rows, time.Second, time.Minute)
 				})
 				p.peak = peak(t)
 				p.packetsPerRow = float64(matrixRuns*packets) / float64(max(rows.n, 1))
@@ -123,6 +131,51 @@ func measureTraffic(t *testing.T, of *traffic, packets int) (points []matrixPoin
 		}
 	})
 	return points
+}
+
+// TestParts measures where the time of a packet goes: it leaves parts of the work out, for random
+// compact traffic of 200 and of 20,000 flows, and prints the least CPU time of several rounds, in
+// which all parts take turns. It checks no limits. See make bench.
+func TestParts(t *testing.T) {
+	packets := matrixPackets(t)
+	for _, flows := range []int{200, 20_000} {
+		of := traffic{flows: flows, groups: 64, burst: 1}
+		path := of.write(t, packets)
+		domain, resolvers := of.resolvers(t)
+		count := func(flows int, resolutions ...time.Duration) func() (uint64, error) {
+			return func() (uint64, error) {
+				return replayTraffic(t, path, resolvers[0], domain, flows, table.New(totals), resolutions...)
+			}
+		}
+		parts := []struct {
+			name string
+			run  func() (uint64, error)
+			ns   float64
+		}{
+			{name: "read record headers", run: func() (uint64, error) { return walkHeaders(path) }},
+			{name: "and decode", run: func() (uint64, error) { return decodeOnly(path, domain) }},
+			{name: "and count in windows of 1 min", run: count(0, time.Minute)},
+			{name: "and of 1 s", run: count(0, time.Second, time.Minute)},
+			{name: "and find the worst flows", run: count(100, time.Second, time.Minute)},
+		}
+		for round := range 2 * matrixRuns {
+			for i := range parts {
+				p := &parts[i]
+				began := cpu(t)
+				n, err := p.run()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if ns := float64(cpu(t)-began) / float64(n); round == 0 || ns < p.ns {
+					p.ns = ns
+				}
+			}
+		}
+		fmt.Printf("%d flows, ns of a packet:\n", flows)
+		for i := range parts {
+			fmt.Printf("  %-30s  %4.0f  %4.1fx\n", parts[i].name, parts[i].ns, parts[i].ns/parts[0].ns)
+		}
+	}
 }
 
 // forgetPeak returns unused memory and resets the process's peak.

@@ -125,7 +125,7 @@ func contentID(path string, size int64) (uint64, error) {
 func settingsID(cfg *Config, chunkBytes int64) uint64 {
 	h := xxhash.New()
 	fmt.Fprintf(h, "pipeline %d resolutions %v fine-heavy %v keys %d flows %v untouched %v repeat %v chunk %d taps %s",
-		pipelineVersion, cfg.Resolutions, cfg.FineHeavyOnly, cfg.MaxKeys, cfg.Flows, cfg.LocateUntouched, cfg.UDPRepeat, chunkBytes, cfg.TapSettings)
+		pipelineVersion, cfg.Resolutions, cfg.FineHeavyOnly, cfg.MaxSeries, cfg.Flows, cfg.LocateUntouched, cfg.UDPRepeat, chunkBytes, cfg.TapSettings)
 	if cfg.Dedup > 0 {
 		fmt.Fprintf(h, " dedup %s", cfg.Dedup)
 	}

@@ -42,13 +42,14 @@ func newResolver(f *Fabric, c *classes) *resolver {
 	}
 }
 
-// Locate resolves locator metadata lm of a tag with layout l and signal type t (section 5.5) that
-// measured the path from src to dst. The result is one port only if the layout or the path forces
-// it, otherwise the smallest set of ports that both allow. Metadata that fits no port, or none on
-// the path, is a location of kind unknown. Without a locator layout or devices it is the raw
-// number. capacity is the speed in kbit/s that all candidates share, or 0.
+// Locate resolves locator metadata lm of a tag of layout l and signal type t (section 5.5) that
+// measured the path from src to dst. The result is one port only if the locator
+// layout, the fields of the metadata, or the path forces it, otherwise the smallest set of ports that
+// both allow. Metadata that fits no port, or none on the path, is a location of kind unknown. Without
+// a locator layout or devices it is the raw number. capacity is the speed in kbit/s that all
+// candidates share, or 0.
 //
-// l must be one of the four layouts. Locate may be called from several goroutines. Its time is
+// l must be one of the four layouts of tags. Locate may be called from several goroutines. Its time is
 // small and bounded whatever lm is, and it allocates only for a new location or path.
 func (f *Fabric) Locate(l csig.Layout, t uint8, lm uint16, src, dst netip.Addr) (id aggregate.LocationID, capacity uint64) {
 	class, located := f.classes.class(l, t, lm)

@@ -1,8 +1,8 @@
 // Package hop measures packets between two taps: their delay, the change of their tags, and the
 // relation of the taps' clocks.
 //
-// It knows records of packets. It must never know where they were captured or how they were
-// matched.
+// It knows records of packets. It must never know where they were captured or how packets get
+// their IDs.
 package hop
 
 import (
@@ -242,7 +242,7 @@ type SegmentTag struct {
 // reflected returns the tags that one tap saw and whose reflections the other saw. The data passed
 // the first tap before its receiver got and acknowledged it; the acknowledgement passed the second
 // tap afterwards. It skips data that was seen twice, which may have been acknowledged in between;
-// of equal acknowledgements the first one counts. It sorts the marks. The first of each pair is the
+// of equal acknowledgements the first one counts. It sorts both lists. The first of each pair is the
 // tag.
 func reflected(tags, reflections []SegmentTag) (list [][2]*SegmentTag) {
 	slices.SortFunc(tags, compareSegmentTags)

@@ -21,10 +21,11 @@ type Link struct {
 	// CellObservations are all observations of those cells.
 	Cells            []Dependent
 	CellObservations uint64
-	// Passed are the observations that certainly passed a port and name another hop or none. For
+	// Passed are the observations with a value that certainly passed a port and do not name it. For
 	// a signal of the least available bandwidth, such a tag is a lower bound of the port's value
-	// when the tag passed, if the port's device writes tags. Bound is the best mean of one cell's
-	// tags that name one hop, in stored integers; NaN without MinObservations samples of them.
+	// when the tag passed, if the port's device writes tags. Bound is the best mean of the tags of
+	// one cell with one location, or with none, in stored integers; NaN without MinObservations
+	// samples of them.
 	Passed        uint64
 	passedSamples uint64 // of Passed, unweighted
 	Bound         float64

@@ -38,7 +38,7 @@ func TestOverflow(t *testing.T) {
 	var all, few collector
 	cfg := window.Config{Tap: window.Tap{Tags: true, Reflections: true, Weight: 2}}
 	run(t, newShard(t, cfg, &all), obs, 256)
-	cfg.MaxKeys = 40
+	cfg.MaxSeries = 40
 	s := newShard(t, cfg, &few)
 	c := run(t, s, obs, 256)
 	if c.Overflow == 0 || c.Stored == 0 {
@@ -66,7 +66,7 @@ func TestOverflow(t *testing.T) {
 // Series without further observations make room for others.
 func TestDeadSeries(t *testing.T) {
 	var sink collector
-	s := newShard(t, window.Config{Tap: window.Tap{Tags: true}, MaxKeys: 100}, &sink)
+	s := newShard(t, window.Config{Tap: window.Tap{Tags: true}, MaxSeries: 100}, &sink)
 	ctx := context.Background()
 	for minute := range 60 {
 		for lm := range 90 {
@@ -186,7 +186,7 @@ func TestConfig(t *testing.T) {
 		{"lateness descending", window.Config{Domain: d, Resolver: fakeResolver{}, Lateness: []time.Duration{time.Second, 0}}},
 		{"horizon", window.Config{Domain: d, Resolver: fakeResolver{}, Horizon: -1}},
 		{"max ahead", window.Config{Domain: d, Resolver: fakeResolver{}, MaxAhead: 1 << 62}},
-		{"keys", window.Config{Domain: d, Resolver: fakeResolver{}, MaxKeys: window.MaxKeyBudget + 1}},
+		{"keys", window.Config{Domain: d, Resolver: fakeResolver{}, MaxSeries: window.MaxSeriesBudget + 1}},
 		{"top flows", window.Config{Domain: d, Resolver: fakeResolver{}, Flows: window.FlowLimits{Top: -1}}},
 		{"flow budget", window.Config{Domain: d, Resolver: fakeResolver{}, Flows: window.FlowLimits{Top: 10, Budget: 9}}},
 		{"weight", window.Config{Domain: d, Resolver: fakeResolver{}, Tap: window.Tap{Weight: 1 << 40}}},

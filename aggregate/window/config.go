@@ -20,10 +20,10 @@ const (
 	MinResolution = 100 * time.Microsecond
 	// MaxResolution is the longest window.
 	MaxResolution = 24 * time.Hour
-	// DefaultMaxKeys is the default of Config.MaxKeys.
-	DefaultMaxKeys = 1 << 20
-	// MaxKeyBudget bounds Config.MaxKeys.
-	MaxKeyBudget = 1 << 21
+	// DefaultMaxSeries is the default of Config.MaxSeries.
+	DefaultMaxSeries = 1 << 20
+	// MaxSeriesBudget bounds Config.MaxSeries.
+	MaxSeriesBudget = 1 << 21
 	// DefaultUDPRepeat is longer than the interval between copies of a packet. It is so short that
 	// few measurements of a path within it need to be separate.
 	DefaultUDPRepeat = 10 * time.Microsecond
@@ -62,9 +62,9 @@ type Config struct {
 	// MaxAhead is the largest distance ahead of the watermark at which an observation is not
 	// quarantined. Default: 1 min.
 	MaxAhead time.Duration
-	// MaxKeys is the number of series that a shard holds; further ones go to overflow rows.
-	// Default: 1<<20, at most MaxKeyBudget.
-	MaxKeys int
+	// MaxSeries is the number of series that a shard holds; further ones go to overflow rows.
+	// Default: 1<<20, at most MaxSeriesBudget.
+	MaxSeries int
 	// Flows is the number of flows that the blocks of windows of 1 s and longer name. Default:
 	// none.
 	Flows FlowLimits
@@ -102,7 +102,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.Horizon = cmp.Or(c.Horizon, 5*time.Minute)
 	c.MaxAhead = cmp.Or(c.MaxAhead, time.Minute)
-	c.MaxKeys = cmp.Or(c.MaxKeys, DefaultMaxKeys)
+	c.MaxSeries = cmp.Or(c.MaxSeries, DefaultMaxSeries)
 	c.Weight = cmp.Or(c.Weight, 1)
 	var err error
 	if c.Flows, err = c.Flows.WithDefaults(); err != nil {
@@ -117,7 +117,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.UDPRepeat < 0 || c.UDPRepeat > MaxUDPRepeat {
 		return c, fmt.Errorf("udp repeat %s: expected 0 to %s", c.UDPRepeat, MaxUDPRepeat)
 	}
-	return c, errors.Join(aggregate.CheckWeight(c.Weight), checkMaxKeys(c.MaxKeys))
+	return c, errors.Join(aggregate.CheckWeight(c.Weight), checkMaxSeries(c.MaxSeries))
 }
 
 // Check returns the error for a configuration that NewShard refuses.
@@ -152,10 +152,10 @@ func (s *Settings) LatenessOf(resolution time.Duration) time.Duration {
 	}
 }
 
-// checkMaxKeys returns an error for a Config.MaxKeys out of range.
-func checkMaxKeys(n int) error {
-	if n < 1 || n > MaxKeyBudget {
-		return fmt.Errorf("%d keys: expected 1 to %d", n, MaxKeyBudget)
+// checkMaxSeries returns an error for a Config.MaxSeries out of range.
+func checkMaxSeries(n int) error {
+	if n < 1 || n > MaxSeriesBudget {
+		return fmt.Errorf("%d series: expected 1 to %d", n, MaxSeriesBudget)
 	}
 	return nil
 }
@@ -239,7 +239,7 @@ type Settings struct {
 	// bound for shorter windows and a lower bound for longer ones.
 	Lateness        time.Duration
 	FineHeavyOnly   bool
-	MaxKeys         int
+	MaxSeries         int
 	Flows           FlowLimits
 	LocateUntouched bool
 	UDPRepeat       time.Duration
@@ -255,7 +255,7 @@ func (s *Settings) Finest() time.Duration { return resolutionsOf(s.Resolutions)[
 // one epoch decode and resolve alike.
 func (s *Settings) Equal(o *Settings) bool {
 	return s.Epoch == o.Epoch && slices.Equal(s.Resolutions, o.Resolutions) && s.Lateness == o.Lateness && s.FineHeavyOnly == o.FineHeavyOnly &&
-		s.MaxKeys == o.MaxKeys && s.Flows == o.Flows && s.LocateUntouched == o.LocateUntouched &&
+		s.MaxSeries == o.MaxSeries && s.Flows == o.Flows && s.LocateUntouched == o.LocateUntouched &&
 		s.UDPRepeat == o.UDPRepeat && sameFinding(s.Finding, o.Finding)
 }
 
@@ -270,7 +270,7 @@ func sameFinding(a, b *finding.Config) bool {
 func (s *Settings) Config(tap Tap) Config {
 	cfg := Config{
 		Domain: s.Decode.Domain, Resolver: s.Resolver, Source: aggregate.Source{Epoch: s.Epoch},
-		Resolutions: s.Resolutions, FineHeavyOnly: s.FineHeavyOnly, MaxKeys: s.MaxKeys, Flows: s.Flows,
+		Resolutions: s.Resolutions, FineHeavyOnly: s.FineHeavyOnly, MaxSeries: s.MaxSeries, Flows: s.Flows,
 		LocateUntouched: s.LocateUntouched, UDPRepeat: s.UDPRepeat, Tap: tap,
 	}
 	for _, r := range resolutionsOf(s.Resolutions) {

@@ -87,7 +87,7 @@ func TestManyAddresses(t *testing.T) {
 		o.Tag = csig.Tag{Layout: csig.Layout{Format: csig.Compact, Profile: csig.UEC050}, S: 4, LM: 1}
 	}
 	var sink collector
-	c := run(t, newShard(t, window.Config{Tap: window.Tap{Tags: true}, MaxKeys: 1 << 12}, &sink), obs, 1000)
+	c := run(t, newShard(t, window.Config{Tap: window.Tap{Tags: true}, MaxSeries: 1 << 12}, &sink), obs, 1000)
 	if c.CacheResets == 0 || c.Stored != n {
 		t.Errorf("counts %+v: expected a full cache and all observations stored", c)
 	}

@@ -59,7 +59,7 @@ func FuzzAdd(f *testing.F) {
 		}
 		var sink collector
 		s := newShard(t, window.Config{
-			Tap: window.Tap{Tags: true, Reflections: true}, MaxKeys: 1 + int(budget), Flows: window.FlowLimits{Top: 2, Budget: 2 + int(budget%8)},
+			Tap: window.Tap{Tags: true, Reflections: true}, MaxSeries: 1 + int(budget), Flows: window.FlowLimits{Top: 2, Budget: 2 + int(budget%8)},
 			Resolutions: []time.Duration{time.Millisecond, time.Second, time.Minute},
 		}, &sink)
 		c := run(t, s, obs, 7)

@@ -32,11 +32,11 @@ func (s *Shard) Reset(source aggregate.Source, seqBase uint64) error {
 	for i := range s.levels {
 		s.levels[i].first, s.levels[i].announced = -1, 0
 	}
-	s.compactAt = min(s.cfg.MaxKeys, minCompactAt)
+	s.compactAt = min(s.cfg.MaxSeries, minCompactAt)
 	s.series.nextLife()
 	// Leftovers are bounded: a life holds its own budget of series and at most half a budget of
 	// older ones.
-	if len(s.series.list) > s.cfg.MaxKeys/2 {
+	if len(s.series.list) > s.cfg.MaxSeries/2 {
 		s.forgetSeries()
 	}
 	return nil
@@ -68,7 +68,7 @@ func (s *Shard) dropDeadSeries() {
 		}
 	}
 	s.keepSeries(live)
-	s.compactAt = min(s.cfg.MaxKeys, max(2*len(s.series.list), minCompactAt))
+	s.compactAt = min(s.cfg.MaxSeries, max(2*len(s.series.list), minCompactAt))
 }
 
 // dropLeftovers forgets the series of earlier lives before they could use up this life's budget.

@@ -35,7 +35,7 @@ func TestReset(t *testing.T) {
 	for _, maxKeys := range []int{20, 100, 300, 600, 1200, 0} {
 		t.Run(fmt.Sprint(maxKeys), func(t *testing.T) {
 			cfg := window.Config{
-				Tap: window.Tap{Tags: true, Reflections: true}, MaxKeys: maxKeys, FineHeavyOnly: true, Flows: window.FlowLimits{Top: 4, Budget: 16},
+				Tap: window.Tap{Tags: true, Reflections: true}, MaxSeries: maxKeys, FineHeavyOnly: true, Flows: window.FlowLimits{Top: 4, Budget: 16},
 				Resolutions: []time.Duration{10 * time.Millisecond, time.Second},
 			}
 			var got collector
@@ -85,5 +85,37 @@ func TestResetRefuses(t *testing.T) {
 	}
 	if c := s.Counts(); c != (aggregate.Counts{}) || s.Watermark() != 0 {
 		t.Errorf("after a reset: counts %+v, watermark %d", c, s.Watermark())
+	}
+}
+
+// TestSettingsEqual changes each field of Settings but those that the epoch stands for: a stream
+// must notice it.
+func TestSettingsEqual(t *testing.T) {
+	of := reflect.TypeFor[window.Settings]()
+	for i := range of.NumField() {
+		name := of.Field(i).Name
+		if name == "Decode" || name == "Resolver" {
+			continue
+		}
+		var s, changed window.Settings
+		switch v := reflect.ValueOf(&changed).Elem().Field(i); v.Kind() {
+		case reflect.Bool:
+			v.SetBool(true)
+		case reflect.Int, reflect.Int64:
+			v.SetInt(1)
+		case reflect.Uint64:
+			v.SetUint(1)
+		case reflect.Slice:
+			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		case reflect.Pointer:
+			v.Set(reflect.New(v.Type().Elem()))
+		case reflect.Struct:
+			v.Field(0).SetInt(1)
+		default:
+			t.Fatalf("%s is a %s: add a case", name, v.Kind())
+		}
+		if s.Equal(&changed) {
+			t.Errorf("settings with another %s are equal", name)
+		}
 	}
 }

@@ -105,12 +105,12 @@ func NewShard(cfg Config, sink aggregate.Sink) (*Shard, error) {
 			s.groupsAt = s.levels[i].res
 		}
 	}
-	s.series = newSeriesTable(s.signals, cfg.MaxKeys)
-	s.compactAt = min(cfg.MaxKeys, minCompactAt)
-	s.endpoints = newEndpointCache(cfg.Resolver, cfg.Watch, s.seeds, powerOfTwo(max(cfg.MaxKeys/2, 1<<17)))
+	s.series = newSeriesTable(s.signals, cfg.MaxSeries)
+	s.compactAt = min(cfg.MaxSeries, minCompactAt)
+	s.endpoints = newEndpointCache(cfg.Resolver, cfg.Watch, s.seeds, powerOfTwo(max(cfg.MaxSeries/2, 1<<17)))
 	s.ways = newWayCache(cfg.Resolver)
 	s.witness = newWitness(cfg.Resolver, cfg.ObservationPoint, s.seeds)
-	s.keys = newKeyCache(powerOfTwo(max(cfg.MaxKeys*2, 1<<18)))
+	s.keys = newKeyCache(powerOfTwo(max(cfg.MaxSeries*2, 1<<18)))
 	s.refused = [4]uint8{1, 1, 1, 1}
 	if cfg.Tags {
 		s.refused[decode.Tag] = 0
@@ -345,7 +345,7 @@ func (s *Shard) apply() {
 
 // makeRoom forgets series of earlier lives if the pending items could exceed the budget.
 func (s *Shard) makeRoom() {
-	if s.series.own+s.pending > s.cfg.MaxKeys && s.series.current < len(s.series.list) {
+	if s.series.own+s.pending > s.cfg.MaxSeries && s.series.current < len(s.series.list) {
 		s.dropLeftovers()
 	}
 }

@@ -117,7 +117,7 @@ func TestWatch(t *testing.T) {
 		for i := range obs {
 			want.expect(&obs[i], test.place)
 		}
-		cfg := window.Config{Tap: window.Tap{Tags: test.place == "receiver", Place: test.place}, MaxKeys: test.keys, Resolutions: []time.Duration{100 * time.Millisecond, time.Second}}
+		cfg := window.Config{Tap: window.Tap{Tags: test.place == "receiver", Place: test.place}, MaxSeries: test.keys, Resolutions: []time.Duration{100 * time.Millisecond, time.Second}}
 		var plain, watched collector
 		run(t, newShard(t, cfg, &plain), obs, test.batch)
 		got := &heavyWatch{seen: map[string]int{}}

@@ -147,7 +147,7 @@ func judge(t *testing.T, s scenario.Scenario, imperfect bool) accuracy {
 	r, err := replay.New(replay.Config{
 		Files: report.Captures, Sink: got, Workers: 1, Logger: slog.New(slog.DiscardHandler),
 		Tap:      func(name string) window.Tap { return n.Tap(name, config.TapDefaults{Place: "receiver"}) },
-		Settings: window.Settings{Decode: n.Decode, Resolver: n.Fabric, Epoch: n.Epoch, Resolutions: []time.Duration{s.Window}, MaxKeys: 1 << 20},
+		Settings: window.Settings{Decode: n.Decode, Resolver: n.Fabric, Epoch: n.Epoch, Resolutions: []time.Duration{s.Window}, MaxSeries: 1 << 20},
 	})
 	if err != nil {
 		t.Fatal(err)

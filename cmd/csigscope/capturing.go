@@ -114,7 +114,7 @@ func (c *capturing) setup(n *network) (s agent.Setup, err error) {
 	section, mirrors := c.section(n)
 	s = agent.Setup{Settings: n.Settings(), Network: n.Naming(), Interval: time.Duration(section.CommitInterval)}
 	s.Settings.Lateness = c.lateness
-	if s.Settings.MaxKeys, err = orUsage(c.memory.MaxKeys(&n.Config, c.use(n))); err != nil {
+	if s.Settings.MaxSeries, err = orUsage(c.memory.MaxSeries(&n.Config, c.use(n))); err != nil {
 		return s, err
 	}
 	if s.Instance, err = orUsage(section.Name()); err != nil {

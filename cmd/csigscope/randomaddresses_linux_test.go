@@ -133,7 +133,7 @@ func floodAddresses(t *testing.T, packets int) {
 	}
 	debug.SetMemoryLimit(int64(m.Go))
 	settings := n.Settings()
-	if settings.MaxKeys, err = m.MaxKeys(&n.Config, use); err != nil {
+	if settings.MaxSeries, err = m.MaxSeries(&n.Config, use); err != nil {
 		t.Fatal(err)
 	}
 	live := table.NewMemory(table.MemoryOptions{MaxRows: m.LiveRows})
@@ -166,7 +166,7 @@ func floodAddresses(t *testing.T, packets int) {
 	around.Wait()
 	counts := s.Counts()
 	t.Logf("%d packets in %s, %.0f a second; %d keys, %d live rows; at most %d MiB resident of %d; %d observations stored, %d in overflow rows, %d late, %d rounds waited",
-		packets, took.Round(time.Millisecond), float64(packets)/took.Seconds(), settings.MaxKeys, m.LiveRows, most>>20, floodLimit>>20,
+		packets, took.Round(time.Millisecond), float64(packets)/took.Seconds(), settings.MaxSeries, m.LiveRows, most>>20, floodLimit>>20,
 		counts.Stored, counts.Overflow, counts.Late, s.Full)
 	if most > floodLimit {
 		t.Errorf("%d MiB resident, want at most the memory limit of %d", most>>20, floodLimit>>20)

@@ -240,8 +240,8 @@ type replayRun struct {
 // newReplayRun checks the files of a replay whose blocks also go to further sinks.
 func newReplayRun(cmd *cobra.Command, c replay.Config, n *network, sinks ...aggregate.Sink) (*replayRun, error) {
 	r := &replayRun{network: n, summary: table.New(table.Bounds{
-		Resolution: c.Resolutions[len(c.Resolutions)-1], Rows: c.MaxKeys,
-	}), judged: table.NewJudged(n.Config.States.Thresholds(), aggregate.LiveResolution, c.MaxKeys)}
+		Resolution: c.Resolutions[len(c.Resolutions)-1], Rows: c.MaxSeries,
+	}), judged: table.NewJudged(n.Config.States.Thresholds(), aggregate.LiveResolution, c.MaxSeries)}
 	c.Logger = newLogger(cmd, cmd.ErrOrStderr())
 	var err error
 	r.Recorder, err = persist.New(c, persist.Network(n.Naming()), append(sinks, r.summary, r.judged)...)

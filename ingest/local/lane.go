@@ -53,7 +53,7 @@ func (l *lane) open(plan *Plan) (err error) {
 func (l *lane) settings(plan *Plan) *window.Settings {
 	s := plan.Settings
 	if l.session != "" {
-		s.MaxKeys = max(cmp.Or(s.MaxKeys, window.DefaultMaxKeys)/SessionShare, 1)
+		s.MaxSeries = max(cmp.Or(s.MaxSeries, window.DefaultMaxSeries)/SessionShare, 1)
 		s.Flows.Budget = max(cmp.Or(s.Flows.Budget, window.DefaultFlowBudget)/SessionShare, s.Flows.Top, 2)
 	}
 	return &s

@@ -72,8 +72,7 @@ type Counts struct {
 
 // Journal makes the workers' blocks durable and forwards them. One goroutine uses it.
 type Journal interface {
-	// WriteBlock takes ownership of a block, which is durable after the next Commit.
-	aggregate.Sink
+	aggregate.Sink // a block is durable after the next Commit
 	// Commit makes the written blocks and the marks durable, together or the marks last. It
 	// returns nil if the pipeline may continue, even if it has to retry later.
 	Commit(context.Context, []Mark) error

@@ -21,8 +21,8 @@ type reload struct {
 // barrier and later frames count under the new one; each frame counts once. A tap missing from
 // the new plan ends as at the end of Run; one with a Source starts from scratch.
 //
-// Reload rejects an invalid plan with an error, changes nothing and closes the plan's sources.
-// Run has to be running.
+// Reload rejects an invalid plan with an error and changes nothing. It closes the sources that it
+// does not start. Run has to be running.
 func (p *Pipeline) Reload(ctx context.Context, plan Plan) error {
 	r := reload{plan: &plan, done: make(chan error, 1)}
 	select {
@@ -40,13 +40,21 @@ func (p *Pipeline) Reload(ctx context.Context, plan Plan) error {
 	}
 }
 
-// Close closes the sources of a plan that was not taken; Reload does that itself if it fails.
+// Close closes the sources of a plan that was not handed to New or Reload.
 func (p *Plan) Close() error {
-	var failed []error
+	var begin []*Ring
 	for i := range p.Rings {
-		if s := p.Rings[i].Source; s != nil {
-			failed = append(failed, s.Close())
+		if p.Rings[i].Source != nil {
+			begin = append(begin, &p.Rings[i])
 		}
+	}
+	return closeSources(begin)
+}
+
+func closeSources(rings []*Ring) error {
+	var failed []error
+	for _, t := range rings {
+		failed = append(failed, t.Source.Close())
 	}
 	return errors.Join(failed...)
 }
@@ -59,11 +67,10 @@ func (p *Pipeline) reload(ctx context.Context, running *sync.WaitGroup, r *reloa
 	}
 	leaving, begin := p.change(r.plan)
 	err := p.barrier(ctx)
-	incarnation := p.incarnation()
-	for _, t := range begin {
-		if err == nil {
-			err = p.start(ctx, running, t, incarnation, until(leaving, t.id()))
-		}
+	if err == nil {
+		err = p.startAll(ctx, running, begin, leaving)
+	} else {
+		err = errors.Join(err, closeSources(begin))
 	}
 	p.count(func(s *Stats) { s.Reloads++ })
 	r.done <- err

@@ -31,10 +31,20 @@ func (p *Pipeline) Run(ctx context.Context) error {
 
 // begin starts a worker for each ring of the plan.
 func (p *Pipeline) begin(ctx context.Context, running *sync.WaitGroup) error {
-	incarnation := p.incarnation()
+	var rings []*Ring
 	for i := range p.plan.Rings {
-		if err := p.start(ctx, running, &p.plan.Rings[i], incarnation, 0); err != nil {
-			return err
+		rings = append(rings, &p.plan.Rings[i])
+	}
+	return p.startAll(ctx, running, rings, nil)
+}
+
+// startAll starts a worker for each ring; leaving workers had some of the rings before. After an
+// error it closes the sources of the rings that it has not started.
+func (p *Pipeline) startAll(ctx context.Context, running *sync.WaitGroup, rings []*Ring, leaving []*worker) error {
+	incarnation := p.incarnation()
+	for i, t := range rings {
+		if err := p.start(ctx, running, t, incarnation, until(leaving, t.id())); err != nil {
+			return errors.Join(fmt.Errorf("taps: tap %q: %w", t.Name, err), closeSources(rings[i:]))
 		}
 	}
 	return nil
@@ -44,11 +54,11 @@ func (p *Pipeline) begin(ctx context.Context, running *sync.WaitGroup) error {
 func (p *Pipeline) start(ctx context.Context, running *sync.WaitGroup, t *Ring, incarnation uint64, from int64) error {
 	w, err := p.newWorker(t, incarnation)
 	if err != nil {
-		return fmt.Errorf("taps: tap %q: %w", t.Name, err)
+		return err
 	}
 	w.from = from
 	if err := w.beginCounts(ctx); err != nil {
-		return fmt.Errorf("taps: tap %q: %w", t.Name, err)
+		return err
 	}
 	p.workers = append(p.workers, w)
 	running.Go(func() { w.run(ctx) })

@@ -43,7 +43,7 @@ type SessionCounters struct {
 	SwitchTimes, Unusable uint64
 }
 
-// SessionShare is the divisor of Plan.MaxKeys and of the flow budget for each session, since
+// SessionShare is the divisor of Settings.MaxSeries and of the flow budget for each session, since
 // anybody may open sessions.
 const SessionShare = 16
 

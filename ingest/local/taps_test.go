@@ -144,6 +144,44 @@ func TestTapsComeAndGo(t *testing.T) {
 	}
 }
 
+// uncounted is a Counter that cannot count.
+type uncounted struct{ *ticking }
+
+func (uncounted) Count(*window.Settings, window.Tap) (local.Counts, error) {
+	return local.Counts{}, errors.New("the kernel has no program")
+}
+func (uncounted) ReadCounts() (local.Counts, error) { return local.Counts{}, nil }
+
+// TestFailedStart: if a tap of a plan cannot start, Run fails, and every source is closed.
+func TestFailedStart(t *testing.T) {
+	for _, reloads := range []bool{false, true} {
+		a, b, c := tick(), tick(), tick()
+		first, second := tapOf("a", 0, a), []local.Ring{tapOf("b", 0, uncounted{b}), tapOf("c", 0, c)}
+		plan := tapsPlan(t, append([]local.Ring{first}, second...)...)
+		if reloads {
+			plan = tapsPlan(t, first)
+		}
+		p, err := local.New(config(newJournal(t)), plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, _ := contextWithStop(t)
+		wait := start(ctx, t, p)
+		if reloads {
+			first.Source = nil
+			if err := p.Reload(ctx, tapsPlan(t, append([]local.Ring{first}, second...)...)); err == nil {
+				t.Error("a plan with a tap that cannot start is loaded")
+			}
+		}
+		if err := wait(); err == nil || !strings.Contains(err.Error(), "no program") {
+			t.Errorf("run: %v", err)
+		}
+		if !a.closed.Load() || !b.closed.Load() || !c.closed.Load() {
+			t.Errorf("with a reload %t: sources closed: %t, %t, %t", reloads, a.closed.Load(), b.closed.Load(), c.closed.Load())
+		}
+	}
+}
+
 // TestClockBehind: a tap whose card's clock is behind ends within half of the drain time,
 // although its frames never reach the time of the order, and its replacement continues where it
 // ended.

@@ -31,8 +31,8 @@ const (
 	// blocksBits is the number of low bits of a row's number that count the blocks of a batch.
 	blocksBits = 16
 	maxSeq     = 1<<(64-blocksBits) - 1
-	// maxBatchKeys limits the memory of an observer; the rest of a batch goes to overflow rows.
-	maxBatchKeys = 1 << 15
+	// maxBatchSeries limits the memory of an observer; the rest of a batch goes to overflow rows.
+	maxBatchSeries = 1 << 15
 
 	flagTrimmed, flagAck = 1, 2
 )
@@ -53,7 +53,7 @@ func newObserver(cfg *window.Config) (*observer, error) {
 		return nil, nil
 	}
 	o := &observer{cfg: *cfg}
-	o.cfg.MaxKeys = min(cmp.Or(cfg.MaxKeys, maxBatchKeys), maxBatchKeys)
+	o.cfg.MaxSeries = min(cmp.Or(cfg.MaxSeries, maxBatchSeries), maxBatchSeries)
 	o.cfg.MaxAhead = 2 * maxSpan // the times within a batch were checked
 	o.cfg.Horizon = 2 * maxSpan
 	return o, o.cfg.Check()

@@ -26,7 +26,7 @@ func observing(t testing.TB) *window.Config {
 		t.Fatal(err)
 	}
 	return &window.Config{
-		Domain: domain, Resolver: fabric.None(domain), Source: aggregate.Source{Epoch: 77}, Tap: window.Tap{Tags: true, Reflections: true}, MaxKeys: 1 << 12,
+		Domain: domain, Resolver: fabric.None(domain), Source: aggregate.Source{Epoch: 77}, Tap: window.Tap{Tags: true, Reflections: true}, MaxSeries: 1 << 12,
 	}
 }
 
@@ -320,7 +320,7 @@ func TestObservationsDuringReloads(t *testing.T) {
 			default:
 			}
 			next := observing(t)
-			next.Source.Epoch, next.MaxKeys = epoch, 20 // the rest goes to overflow rows
+			next.Source.Epoch, next.MaxSeries = epoch, 20 // the rest goes to overflow rows
 			if err := s.Use(cfg.Admission, next); err != nil {
 				t.Error(err)
 			}

@@ -55,8 +55,8 @@
 //	    32     1  number of classes
 //	    33        for each class: its number on disk (1), and 8 bytes each of the sequence
 //	              number up to which all is acknowledged, the number of the last confirmed
-//	              record, the weight of all records up to either, the time of the waiting
-//	              records (from, to), and the number of an uncertain loss behind the last
+//	              record, the weight of all records up to either, the time of all
+//	              records since the class was last empty (from, to), and the number of an uncertain loss behind the last
 //	              record, 0 for none
 //	   end     4  CRC32C of all before
 //

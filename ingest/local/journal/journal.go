@@ -189,14 +189,15 @@ func (j *Journal) last() (last *round, err error) {
 }
 
 // OpenWindows returns the gaps for the windows that were open at a mark, for each resolution in
-// the settings. Windows of 1 min are derived from stored windows of 1 s if those exist.
+// the settings. With windows of 1 s there is none for 1 min: the store completes the minute from
+// them.
 func OpenWindows(m *local.Mark, windows *window.Settings) (list []store.Gap) {
 	if m.At == 0 || m.Closed {
 		return nil
 	}
 	at := time.Unix(0, m.At)
 	for _, r := range windows.Resolutions {
-		if r == time.Minute && len(windows.Resolutions) > 1 {
+		if r == time.Minute && slices.Contains(windows.Resolutions, time.Second) {
 			continue
 		}
 		list = append(list, store.Gap{

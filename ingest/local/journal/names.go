@@ -33,10 +33,10 @@ type Network struct {
 	Fabric *fabric.Fabric
 }
 
-// Names writes names for the numbers in rows to a store, and the beginnings and ends of runs,
-// each once and before the rows that need it; with an outbox they are on disk by then. Failures
-// are logged and retried in the next round. Its methods are safe for concurrent use; Run is
-// called once.
+// Names writes to a store the names for the numbers in rows and the beginnings of runs, before the
+// rows that need them, and the ends of runs, after their rows; with an outbox they are on disk by
+// then. It writes names once a day. Failures are logged and retried in the next round. Its methods
+// are safe for concurrent use; Run is called once.
 type Names struct {
 	store  *store.Store
 	logger *slog.Logger

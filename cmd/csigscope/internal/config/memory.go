@@ -63,7 +63,7 @@ type Memory struct {
 	LiveRows int    // table.MemoryOptions.MaxRows
 	Answers  int    // api.Config.CacheBytes
 	Buffered int    // remote.Limits.MaxBuffered
-	Windows  uint64 // of all streams, bytes; see MaxKeys
+	Windows  uint64 // of all streams, bytes; see MaxSeries
 }
 
 // part is a consumer of memory with an upper bound.
@@ -94,7 +94,7 @@ func (c *Config) Memory(limit, inGo uint64, use MemoryUse) (m Memory, err error)
 	if inGo == 0 {
 		m.Go = less(limit, m.Engine+outside)
 	}
-	windows := uint64(use.streams() * float64(cmp.Or(c.Windows.MaxKeys.Int(), window.DefaultMaxKeys)) * keyBytes)
+	windows := uint64(use.streams() * float64(cmp.Or(c.Windows.MaxKeys.Int(), window.DefaultMaxSeries)) * keyBytes)
 	fixed, shrinking := use.parts()
 	room, whole, reserved := uint64(headroom*float64(m.Go)), sum(shrinking)+windows, sum(fixed)
 	if c.Windows.MaxKeys > 0 {
@@ -162,16 +162,16 @@ func (u *MemoryUse) outside() (n uint64) {
 	return n
 }
 
-// MaxKeys returns the maximum number of keys of each stream under the configuration. A reload
+// MaxSeries returns the maximum number of series of each stream under the configuration. A reload
 // that adds taps divides the same memory again; the error says that it is too little.
-func (m *Memory) MaxKeys(c *Config, use MemoryUse) (int, error) {
+func (m *Memory) MaxSeries(c *Config, use MemoryUse) (int, error) {
 	wanted, n := c.Windows.MaxKeys.Int(), use.streams()
 	if m.Windows == 0 || n == 0 {
 		return wanted, nil
 	}
 	most := int(float64(m.Windows) / (n * keyBytes))
-	if wanted == 0 && float64(most) >= leastPart*window.DefaultMaxKeys {
-		return min(most, window.DefaultMaxKeys), nil
+	if wanted == 0 && float64(most) >= leastPart*window.DefaultMaxSeries {
+		return min(most, window.DefaultMaxSeries), nil
 	}
 	if wanted == 0 || wanted > most {
 		return 0, fmt.Errorf("memory: the %s of open windows have room for %d keys in each of %g streams: take fewer taps, rings or sessions, lower windows.max_keys, or raise memory_limit and start again",

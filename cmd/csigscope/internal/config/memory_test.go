@@ -39,7 +39,7 @@ func TestMemoryAddsUp(t *testing.T) {
 					continue
 				}
 				started++
-				keys, err := m.MaxKeys(&c, use)
+				keys, err := m.MaxSeries(&c, use)
 				if err != nil {
 					t.Errorf("%s in %s: starts, and has no room for keys: %v", name, mib(limit), err)
 				}
@@ -60,7 +60,7 @@ func TestMemoryAddsUp(t *testing.T) {
 				if all := m.Go + m.Engine + use.outside(); all > limit {
 					t.Errorf("%s in %s: %s in all", name, mib(limit), mib(all))
 				}
-				if use.Capture != nil && (maxKeys > 0 && keys != maxKeys.Int() || keys > max(window.DefaultMaxKeys, maxKeys.Int())) {
+				if use.Capture != nil && (maxKeys > 0 && keys != maxKeys.Int() || keys > max(window.DefaultMaxSeries, maxKeys.Int())) {
 					t.Errorf("%s in %s: %d keys, configured %d", name, mib(limit), keys, maxKeys)
 				}
 				if limit > 32<<30 && (m.LiveRows != defaultLiveRows || m.Answers != defaultAnswers || m.Buffered != defaultBuffered) {
@@ -101,18 +101,18 @@ func TestMemoryOfReload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, err := m.MaxKeys(&c, use(1))
+	one, err := m.MaxSeries(&c, use(1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if two, err := m.MaxKeys(&c, use(2)); err != nil || two != one/2 {
+	if two, err := m.MaxSeries(&c, use(2)); err != nil || two != one/2 {
 		t.Errorf("%d keys, %v, want half of %d", two, err, one)
 	}
-	if n, err := m.MaxKeys(&c, use(64)); err == nil {
+	if n, err := m.MaxSeries(&c, use(64)); err == nil {
 		t.Errorf("%d keys, want an error", n)
 	}
 	c.Windows.MaxKeys = Quantity(one)
-	if n, err := m.MaxKeys(&c, use(2)); err == nil {
+	if n, err := m.MaxSeries(&c, use(2)); err == nil {
 		t.Errorf("%d keys, want an error: as many are configured", n)
 	}
 }

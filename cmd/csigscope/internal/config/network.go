@@ -134,7 +134,7 @@ func (n *Network) Settings() window.Settings {
 	flows, _ := n.Config.Flows.limits() // checked before
 	return window.Settings{
 		Decode: n.Decode, Resolver: n.Fabric, Epoch: n.Epoch, Finding: n.Finding(),
-		Resolutions: w.Lengths(), FineHeavyOnly: w.FineHeavyOnly, MaxKeys: cmp.Or(w.MaxKeys.Int(), window.DefaultMaxKeys),
+		Resolutions: w.Lengths(), FineHeavyOnly: w.FineHeavyOnly, MaxSeries: cmp.Or(w.MaxKeys.Int(), window.DefaultMaxSeries),
 		Flows: flows, LocateUntouched: w.LocateUntouched, UDPRepeat: time.Duration(w.UDPRepeat),
 	}
 }

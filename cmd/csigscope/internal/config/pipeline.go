@@ -43,7 +43,7 @@ func (c *Decode) Decoder(domain *csig.Domain) (d decode.Config, err error) {
 type Windows struct {
 	Resolutions     []Duration `yaml:"resolutions,flow" help:"lengths of windows, each a whole part of the next; below 1s at most one, of at least 100us; from 10ms on, collect --api-listen serves its windows too"`
 	FineHeavyOnly   bool       `yaml:"fine_heavy_only" help:"keep rows below 1s only where something was heavy"`
-	MaxKeys         Quantity   `yaml:"max_keys,omitempty" range:"1..2097152" default:"1048576, fewer under a memory limit" help:"rows that are added up at a time; observations beyond them go to overflow rows, which keep totals exact"`
+	MaxKeys         Quantity   `yaml:"max_keys,omitempty" range:"1..2097152" default:"1048576, fewer under a memory limit" help:"series that each stream of a tap counts at a time, of which a row has one or several; observations of further ones go to overflow rows, which keep totals exact"`
 	LocateUntouched bool       `yaml:"locate_untouched" help:"use locator metadata where S is the initial value: for fabrics whose first hop may write that value"`
 	UDPRepeat       Duration   `yaml:"udp_repeat" range:"0s..1m" help:"a reflection over UDP, without an acknowledgement number, is a repeat if its flow had one with the same fields within this time before; 0s counts all"`
 }
