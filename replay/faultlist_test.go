@@ -257,7 +257,9 @@ func TestFaultList(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		injections[i].change(&s)
+		if change := injections[i].change; change != nil {
+			change(&s)
+		}
 		for _, f := range s.Faults {
 			listed[f.Kind] = true
 		}
