@@ -39,7 +39,7 @@ type CutError struct {
 // Error implements error.
 func (e *CutError) Error() string {
 	if e.Want == 0 {
-		return fmt.Sprintf("read capture %q: packet %d at byte offset %d: malformed: %s; the %d packets before it are intact, repair the file or cut it there",
+		return fmt.Sprintf("read capture %q: packet %d at byte offset %d: malformed: %s; the %d packets before it are intact",
 			e.File, e.Packets+1, e.Offset, e.What, e.Packets)
 	}
 	return fmt.Sprintf("read capture %q: packet %d at byte offset %d: file ends inside the %s: wanted %d bytes, have %d; the %d packets before it are intact",

@@ -26,7 +26,7 @@ func (e *DamageError) Error() string {
 	if e.Gaps != 1 {
 		gaps = fmt.Sprintf("%d places", e.Gaps)
 	}
-	return fmt.Sprintf("read capture %q: damaged in %s, %d bytes are left out; the first: %v", e.File, gaps, e.Bytes, e.First)
+	return fmt.Sprintf("read capture %q: damaged in %s, %d bytes are left out, and packets behind them are read; the first: %v", e.File, gaps, e.Bytes, e.First)
 }
 
 // Unwrap returns the error at the first gap.

@@ -106,18 +106,21 @@ func (c *Conformance) WriteText(w io.Writer) error {
 			fmt.Fprintf(w, "  %s\n", f.Examples[k].String())
 		}
 	}
-	switch {
-	case c.Broken() > 0:
-	case n.Judged == 0:
+	if n.Judged == 0 {
 		fmt.Fprintln(w, "\nnothing is judged")
-	default:
+		return nil
+	}
+	if c.Broken() == 0 {
 		fmt.Fprintln(w, "\nno rule is broken")
+	}
+	if names := c.Unjudged(); len(names) > 0 {
+		fmt.Fprintf(w, "\n%d of %d rules are not judged, since they need the device's counters (--metrics): %s\n", len(names), conform.NumRules, strings.Join(names, ", "))
 	}
 	return nil
 }
 
 // errOneSide means that there is nothing to match.
-var errOneSide = errors.New("expected Ethernet packets both before and after the device")
+var errOneSide = errors.New("one side has no Ethernet packets: expected some both before and after the device")
 
 // minPrefix is the minimum number of bytes that distinguish the packets of a flow, such as a TCP
 // header.

@@ -10,6 +10,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -150,16 +151,30 @@ func (f Findings) write(w io.Writer) {
 		return
 	}
 	n := f.Count()
-	fmt.Fprintf(w, "findings\t%d\t= %d errors + %d warnings + %d infos\n", len(f), n[finding.Error], n[finding.Warning], n[finding.Info])
+	fmt.Fprintf(w, "findings\t%d\t= %d errors + %d warnings + %d infos; report looks for more kinds\n", len(f), n[finding.Error], n[finding.Warning], n[finding.Info])
 }
 
-// NoteNoCSIG writes a hint if packets were decoded and none carried CSIG, since a tag with an
-// unknown TPID looks like any other protocol.
-func NoteNoCSIG(w io.Writer, packets, observations uint64, d *csig.Domain) {
-	if packets == 0 || observations > 0 {
+// NoteNoTags writes a hint if packets were decoded and none had a tag, since a tag with an unknown
+// TPID looks like any other protocol. cut is the number of packets whose capture ends within a tag.
+func NoteNoTags(w io.Writer, packets, tags, reflections, cut uint64, d *csig.Domain) {
+	switch {
+	case packets == 0 || tags > 0:
 		return
+	case cut > 0:
+		fmt.Fprintf(w, "note: %d packets end within a CSIG tag, and no tag is whole: capture more bytes of each packet.\n", cut)
+		return
+	case reflections > 0:
+		fmt.Fprint(w, "note: the packets have reflections, but none has a CSIG tag.")
+	default:
+		fmt.Fprint(w, "note: none of the packets has a CSIG tag or reflection.")
 	}
-	fmt.Fprintf(w, "note: none of the packets has a CSIG tag or reflection. Tags are known by their TPID, here %s: others go\n"+
+	fmt.Fprintf(w, " Tags are known by their TPID, here %s: others go\n"+
 		"into csig: tpids of a file for --config (csigscope config dump prints one). A capture has no tags at a\n"+
 		"sender before they are added, and behind a switch or a network card that strips them.\n", d.TPIDNames())
+}
+
+// NoteNoTags writes a hint if no packet of a replay had a tag.
+func (r *Result) NoteNoTags(w io.Writer, d *csig.Domain) {
+	kinds := r.Found.Kinds()
+	NoteNoTags(w, r.Packets-r.SkippedLink.Total(), kinds[0], kinds[1], r.Frames[decode.CutTag], d)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -138,7 +139,7 @@ func (list TracedHops) WriteText(w io.Writer) error {
 		h := &list[i]
 		fmt.Fprintf(w, "%s and %s: %s\n", h.From, h.To, h.hop.Comparison)
 		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(tw, "  from\tto\tpackets\tmedian\t99th\tlongest\ttagged\tgot another value")
+		fmt.Fprintln(tw, "  from\tto\tpackets\tmedian\t99th\tlongest\ttagged\tgot another value or locator")
 		writeDirection(tw, h.From, h.To, &h.Forward)
 		writeDirection(tw, h.To, h.From, &h.Backward)
 		if err := tw.Flush(); err != nil {
@@ -172,19 +173,19 @@ const shownChanges = 5
 
 func writeDirection(w io.Writer, from, to string, way *TracedDirection) {
 	at, total := map[string]int{}, 0
-	var names []string // most changes first
 	for _, c := range way.Changes {
-		if at[c.Location] == 0 {
-			names = append(names, c.Location)
-		}
 		at[c.Location] += c.Count
 		total += c.Count
 	}
-	text := strconv.Itoa(total)
-	separator := ": "
+	names := slices.SortedFunc(maps.Keys(at), func(a, b string) int { return cmp.Or(cmp.Compare(at[b], at[a]), cmp.Compare(a, b)) })
+	text, rest, separator := strconv.Itoa(total), total, ": "
 	for _, name := range names[:min(len(names), shownChanges)] {
 		text += fmt.Sprintf("%s%d at %s", separator, at[name], name)
+		rest -= at[name]
 		separator = ", "
+	}
+	if rest > 0 {
+		text += fmt.Sprintf(", %d elsewhere", rest)
 	}
 	delay := func(ns int64) string {
 		if way.MaxNS == 0 {

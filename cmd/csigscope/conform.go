@@ -55,9 +55,9 @@ it then also knows the port by which each packet leaves. Without --fabric it tak
 frequent locator of a capture for the locator of its port.
 
 With --metrics, a CSV of the device's own counters with the header
-"time,port,signal,value", conform judges values as well. A value such as "12.5Gbps", "20%" or
-"18us" holds from its time until the next one of the same port and signal; it is empty if the
-device had none. A port has the name of its capture file unless PORT= names it.
+"time,port,signal,value", conform judges values as well. A time is RFC 3339 or Unix time in
+nanoseconds. A value such as "12.5Gbps", "20%" or "18us" holds from its time until the next one of
+the same port and signal; it is empty if the device had none. A port has the name of its capture file unless PORT= names it.
 
 The command exits with 3 if a rule was broken, and with 1 if nothing could be compared.`,
 		Example: `  csigscope conform before.pcapng after.pcapng
@@ -114,6 +114,11 @@ func (f *conformFlags) run(cmd *cobra.Command, args []string) error {
 	c, failed := judgeCaptures(cmd, replay.ConformConfig{Judge: cfg, Before: args[:1], After: after, Fabric: n.Fabric})
 	if c == nil {
 		return failed
+	}
+	if cfg.Metrics != nil {
+		if latest, outdated := cfg.Metrics.Outdated(); outdated {
+			return usageError{fmt.Errorf("--metrics %q: its last time is %s, before all packets: expected RFC 3339 or Unix time in nanoseconds", f.metrics, latest.Format(time.RFC3339))}
+		}
 	}
 	if f.junit.path != "" {
 		if err := f.junit.write(cmd, func(w io.Writer) error { return c.WriteJUnit(w, f.device) }); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/csigscope/csigscope/aggregate/window"
+	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/replay"
 )
 
@@ -64,6 +65,7 @@ a folder. Compressed files cannot be followed.`,
 	}
 	flags := cmd.Flags()
 	f.network.add(flags)
+	flags.Lookup("fabric").Usage = "fabric `FILE` (YAML) for its TPIDs, reflections and mirror sessions; locators stay numbers"
 	f.taps.addMirrors(flags)
 	f.out.add(cmd, "ndjson", "json", "table")
 	f.annotate.add(cmd, "annotate", "also copy the packets to a pcapng `FILE`, with comments on those that carry CSIG")
@@ -116,7 +118,7 @@ func list(cmd *cobra.Command, c replay.ListConfig, files []string) error {
 	if err == nil || counts.Packets > 0 { // otherwise no capture could be opened
 		counts.WriteText(cmd.ErrOrStderr())
 	}
-	replay.NoteNoCSIG(cmd.ErrOrStderr(), counts.Packets-counts.SkippedLink.Total(), counts.Observations, c.Decode.Domain)
+	replay.NoteNoTags(cmd.ErrOrStderr(), counts.Packets-counts.SkippedLink.Total(), counts.Decoded.Tags, counts.Decoded.Reflections, counts.Decoded.Reasons[decode.CutTag], c.Decode.Domain)
 	if c.Follow && errors.Is(err, context.Canceled) {
 		return nil // an interrupt ends following
 	}

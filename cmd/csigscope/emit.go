@@ -28,8 +28,9 @@ emit --dump prints, such as swift.target or workloads[0].rate, VALUE is YAML. Of
 seed, duration, leaves, spines, hosts_per_leaf (racks that the scenario names keep their relative place),
 host_speed, uplink_speed (which sets the oversubscription), format (wide: locators name ports; or
 compact: 7 bits), profile, encap, tag_every and ack_every (-1: never), packets (stop after so many
-captured ones), capture_untagged, classic, compress (gzip or zstd), and counters (patterns such as
-leaf3 or leaf3:up*).`
+captured ones), capture_untagged (true: taps also write packets without tag and reflection, which
+judging a device that strips tags needs), classic, compress (gzip or zstd), and counters (patterns
+such as leaf3 or leaf3:up*). --dump leaves out keys without a value, such as these last four.`
 
 // add adds the flags; when completes the help of --scenario.
 func (f *scenarioFlags) add(flags *pflag.FlagSet, name, when string) {
@@ -80,8 +81,8 @@ func newEmitCommand() *cobra.Command {
 		Short: "Simulate a CSIG fabric and write its captures and the truth",
 		Long: `emit simulates a fabric packet by packet and writes one pcapng per tap (nanoseconds, interface
 names; or classic pcap; compressed if asked for), fabric.yaml (topology and taps, for --fabric of
-the other commands) and truth.ndjson (per window and cell the true bottleneck port and value; per
-port its load; in the first line the frames that each tap saw, lost, duplicated and reordered). The
+the other commands) and truth.ndjson (per window and cell its heavy observations by port; per window
+and pair of groups the tightest port; per port its load; in the first line the frames that each tap saw, lost, duplicated and reordered). The
 same seed gives the same bytes. If the scenario has the key flow_trace, an interval, flows.ndjson
 has the state of each flow at that interval, and flows.svg draws up to 64 flows: rates, delays, and
 the bottleneck of each as its reflections name it. If it has counters, counters.csv has the values
@@ -112,8 +113,8 @@ example:
 Switches support CSIG completely unless the lists devices and faults of a scenario change how some
 of their ports treat tags, by entries such as
 {match: "leaf3:up*", kind: wrong-lm, start: 2s, end: 4s}. match is a pattern of devices or ports,
-kind one of those below. The truth has two bottlenecks: the one that the tags name, and the one that
-they would name without these entries. In the lists below, LM is the locator metadata of a tag and D
+kind one of those below. For each cell with heavy observations, the truth has the bottleneck that
+the tags name and, with such entries, the one that they would name without. In the lists below, LM is the locator metadata of a tag and D
 its bit for trimmed packets. Sections of IBCS are those of
 draft-tian-ccwg-ibcs-datapath-processing-00, other sections those of draft-ravi-ippm-csig-01.
 

@@ -120,7 +120,8 @@ the earlier ones. Until then the result of an earlier replay of the file stays v
 was none, query and schema verify show the stored part and call it incomplete.
 
 replay counts its findings in the summary and stores them (csigscope query findings): packets
-that violate the protocol or the configuration, and ports that are stuck from window to window.
+that by themselves violate the protocol or the configuration, and ports that are stuck from window to
+window. csigscope report looks for more kinds, such as wrong locators.
 The section findings of the configuration names the permitted senders of tags.
 
 With --scenario or --scenario-file, a scenario of emit is simulated and replayed at once,
@@ -277,7 +278,7 @@ func (r *replayRun) run(cmd *cobra.Command, db *openedStore, out *output) error 
 		_, err := fmt.Fprintln(w, "\nlist the findings: csigscope query findings")
 		return err
 	})
-	replay.NoteNoCSIG(cmd.ErrOrStderr(), result.Packets-result.SkippedLink.Total(), result.Counts.In, r.network.Domain)
+	result.NoteNoTags(cmd.ErrOrStderr(), r.network.Domain)
 	return errors.Join(append([]error{err}, result.Cuts...)...)
 }
 

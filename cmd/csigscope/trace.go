@@ -30,7 +30,7 @@ func newTraceCommand() *cobra.Command {
 		Long: `trace compares captures of different taps, pair by pair. It recognizes packets by fields that no
 device may change, and the order of taps on their path by the TTL. For each two taps that saw the
 same packets it prints the offset and the drift of their clocks with bounds, the delay of packets,
-and the ports that changed tags on the way. Offset and drift are positive if the clock of the second
+and the ports that wrote another value or locator into tags on the way. Offset and drift are positive if the clock of the second
 tap is ahead or runs faster. Two taps at the receivers of different racks see no packet in common:
 trace relates their clocks by the tags that one of them saw and the reflections of these tags, on TCP
 acknowledgements, that the other one saw, in any tunnel.
@@ -46,7 +46,8 @@ standard error of the drift. 10,000 packets in a second with an error of 5 us sh
 about 1 ppm, longer captures more exactly; tags and reflections on loaded paths, where few packets
 meet no queue, show it to some ppm.
 
-The command exits with 3 if the clocks of two captures with packets in common are unknown.
+The command exits with 3 if the clocks of two captures with packets in common, or with tags and
+their reflections, are unknown.
 
 The packets that trace does not compare are counted on standard error. After damage in a capture,
 reading resumes as in replay, and the exit code is 1.`,

@@ -50,7 +50,7 @@ func (r *Report) WriteJUnit(w io.Writer, device string) error {
 			suite.Failures++
 		case r.Counts.Judged == 0:
 			c.Skipped = &junitResult{Message: "no packet was found on both sides"}
-		case !r.WithMetrics && (rule == WrittenValue || rule == MissedUpdate || rule == FailOpen):
+		case !r.WithMetrics && rule.needsMetrics():
 			c.Skipped = &junitResult{Message: "needs local metrics (--metrics)"}
 		}
 		if c.Skipped != nil {

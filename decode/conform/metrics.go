@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -21,6 +22,9 @@ const maxSamples = 4 << 20
 type Metrics struct {
 	slack   int64
 	samples map[series][]sample // by time
+	changes bool                // there are several samples of one series
+	latest  int64               // time of any of these, Unix ns
+	first   int64               // time of the first packet compared with a sample, Unix ns
 	missing uint64
 }
 
@@ -42,7 +46,7 @@ type sample struct {
 // metric. The slack is the largest offset between the device's clock and the capture's. Memory is
 // bounded; errors name the line.
 func ReadMetrics(r io.Reader, slack time.Duration) (*Metrics, error) {
-	m := &Metrics{slack: int64(max(slack, 0)), samples: make(map[series][]sample)}
+	m := &Metrics{slack: int64(max(slack, 0)), samples: make(map[series][]sample), latest: math.MinInt64, first: math.MaxInt64}
 	in := csv.NewReader(r)
 	in.FieldsPerRecord, in.ReuseRecord, in.TrimLeadingSpace = 4, true, true
 	header, err := in.Read()
@@ -78,8 +82,17 @@ func ReadMetrics(r io.Reader, slack time.Duration) (*Metrics, error) {
 			}
 			return 0
 		})
+		if len(list) > 1 {
+			m.changes, m.latest = true, max(m.latest, list[len(list)-1].from)
+		}
 	}
 	return m, nil
+}
+
+// Outdated reports whether metrics that change with time all begin before the packets that were
+// compared with them, as times in another unit than ns do. latest is the last of these.
+func (m *Metrics) Outdated() (latest time.Time, is bool) {
+	return time.Unix(0, m.latest).UTC(), m.changes && m.first < math.MaxInt64 && m.latest < m.first-m.slack
 }
 
 func (m *Metrics) add(row []string) error {
@@ -108,7 +121,7 @@ func parseTime(s string) (int64, error) {
 	}
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
-		return 0, fmt.Errorf("time %q: expected RFC 3339 or Unix ns", s)
+		return 0, fmt.Errorf("time %q: expected RFC 3339 or Unix time in nanoseconds", s)
 	}
 	return t.UnixNano(), nil
 }
@@ -127,6 +140,7 @@ func (m *Metrics) Has(ports []string) bool {
 // held around the time. from is the signal that the device compared with.
 func (m *Metrics) judge(port string, table *csig.Table, from uint32, after *sighting, uninitialized bool) (Rule, bool) {
 	list := m.samples[series{port, table.Signal()}]
+	m.first = min(m.first, after.time)
 	held := samplesWithin(list, after.time-m.slack, after.time+m.slack)
 	if len(held) == 0 {
 		m.missing++

@@ -101,6 +101,24 @@ func TestMetricsFile(t *testing.T) {
 	}
 }
 
+// TestOutdatedMetrics: times in seconds are before all packets.
+func TestOutdatedMetrics(t *testing.T) {
+	t.Parallel()
+	for rows, want := range map[string]bool{
+		"-2000000000,eth0,min_abw,1Gbps\n-1000000000,eth0,min_abw,2Gbps\n": true,
+		"0,eth0,min_abw,1Gbps\n": false, // holds from then on
+		"0,eth0,min_abw,1Gbps\n2100-01-01T00:00:00Z,eth0,min_abw,2Gbps\n": false,
+	} {
+		l := newLab(t, uecWide, 3)
+		before := l.send(100)
+		l.cfg.Metrics = l.read(rows)
+		l.judge(before, l.forward(before))
+		if latest, is := l.cfg.Metrics.Outdated(); is != want {
+			t.Errorf("%q: outdated %t, the latest %s; want %t", rows, is, latest, want)
+		}
+	}
+}
+
 // A trimmed packet is matched by its headers, and its D bit then counts as justified.
 func TestTrimmed(t *testing.T) {
 	t.Parallel()

@@ -56,6 +56,17 @@ func (r *Report) Broken() (n int) {
 	return n
 }
 
+// Unjudged lists the rules that nothing was compared with, since the report is without local
+// metrics.
+func (r *Report) Unjudged() (names []string) {
+	for rule := range Rule(NumRules) {
+		if !r.WithMetrics && rule.needsMetrics() {
+			names = append(names, rule.Info().Name)
+		}
+	}
+	return names
+}
+
 // Report returns the result. It ends the Judge.
 func (j *Judge) Report() *Report {
 	j.counts.Lost = j.losses.lost[0] + j.losses.lost[1]

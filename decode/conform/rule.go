@@ -52,6 +52,9 @@ type RuleInfo struct {
 	Otherwise string // another explanation, for an honest device
 }
 
+// needsMetrics reports whether the rule compares values with local metrics.
+func (r Rule) needsMetrics() bool { return r == WrittenValue || r == MissedUpdate || r == FailOpen }
+
 // Info returns the rule's description. The rule must be below NumRules.
 func (r Rule) Info() RuleInfo { return rules[r] }
 

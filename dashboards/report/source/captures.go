@@ -87,7 +87,7 @@ func (c *Captures) Report(ctx context.Context) (doc *report.Report, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, n.leave()) }()
-	replay.NoteNoCSIG(c.Notes, n.result.Packets-n.result.SkippedLink.Total(), n.result.Counts.In, c.Domain)
+	n.result.NoteNoTags(c.Notes, c.Domain)
 	e, err := c.examine(ctx)
 	if err != nil {
 		return nil, err

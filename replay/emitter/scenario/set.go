@@ -24,7 +24,8 @@ import (
 // The keys leaves, spines and hosts_per_leaf resize the fabric first, like WithSize: racks that the
 // scenario names move in proportion.
 //
-// Errors begin with the key; for an unknown key, the error suggests the nearest ones.
+// Errors begin with "set" and the key, if one is wrong by itself; for an unknown key, the error
+// suggests the nearest ones.
 func (s Scenario) Set(assignments ...string) (Scenario, error) {
 	size := map[string]int{"leaves": 0, "spines": 0, "hosts_per_leaf": 0}
 	var rest []assignment
@@ -49,7 +50,10 @@ func (s Scenario) Set(assignments ...string) (Scenario, error) {
 		}
 	}
 	s = s.WithDefaults()
-	return s, s.Check()
+	if err := s.Check(); err != nil {
+		return s, fmt.Errorf("set: %w", err)
+	}
+	return s, nil
 }
 
 // assignment is a key with its new value.
