@@ -98,13 +98,14 @@ type Verdict struct {
 	AnyJudged bool  // some window was judged
 	Sustained bool  // the latest deciding window has an onset
 	AnyLoaded bool  // something was heavy in some window
+	Silent    bool  // all windows with observations are earlier
 }
 
 // State returns the state of sums with the verdict of their last windows. If none of those was
-// judged, it judges the sums as one window.
+// judged, although there were observations, it judges the sums as one window.
 func (t Thresholds) State(v Verdict, observations, samples, heavy, unjudged uint64) State {
 	switch {
-	case observations == 0:
+	case observations == 0 || v.Silent:
 		return NoData
 	case v.Sustained:
 		return Congested
@@ -182,7 +183,7 @@ func (h *History) End() int64 { return h.end }
 
 // Verdict returns the verdict at the start of window number end. Windows are length ns long.
 func (h *History) Verdict(end, length int64) Verdict {
-	var v Verdict
+	v := Verdict{Silent: h.end > 0 && h.end <= end-Horizon}
 	if end == h.end && h.loaded == 0 { // the most common case: nothing was heavy
 		v.AnyJudged = h.judged > 0
 		return v

@@ -30,7 +30,7 @@ func TestHistory(t *testing.T) {
 		{"again", []window{{1, 10, 10, 5, 0}, {2, 10, 10, 0, 0}, {4, 10, 10, 5, 0}, {5, 10, 10, 9, 0}}, 6, aggregate.Congested, 4},
 		{"few after an onset", []window{{1, 100, 100, 5, 0}, {2, 9, 9, 0, 0}}, 3, aggregate.Congested, 1},
 		{"within the horizon", []window{{1, 100, 100, 5, 0}}, 301, aggregate.Congested, 1},
-		{"past the horizon", []window{{1, 100, 100, 4, 0}}, 302, aggregate.Brief, 0},
+		{"past the horizon", []window{{1, 100, 100, 5, 0}}, 302, aggregate.NoData, 0},
 		{"unjudged", []window{{1, 100, 100, 0, 100}}, 2, aggregate.NotJudged, 0},
 		{"unjudged beside an onset", []window{{1, 100, 100, 5, 95}}, 2, aggregate.Congested, 1},
 		{"unjudged after an onset", []window{{1, 100, 100, 5, 0}, {2, 100, 100, 0, 100}}, 3, aggregate.Congested, 1},

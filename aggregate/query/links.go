@@ -108,13 +108,23 @@ func (r *Recent) verdict(windows []judged) aggregate.Verdict {
 	return h.Verdict((r.End+r.Length-1)/r.Length, r.Length)
 }
 
+// state returns the verdict and the state of a location with the sums of a range.
+func (r *Recent) state(windows []judged, sums aggregate.Sums) (aggregate.Verdict, aggregate.State) {
+	v := r.verdict(windows)
+	v.Silent = v.Silent || len(r.Windows) == 0
+	if len(windows) == 0 {
+		sums.Heavy = 0 // was heavy earlier in the range
+	}
+	return v, r.Thresholds.State(v, sums.Observations, sums.Samples, sums.Heavy, sums.Unjudged)
+}
+
 // judge sets the states of links.
 func (r *Recent) judge(links map[aggregate.LocationID]*Link) {
 	windows := r.judgements(func(id aggregate.LocationID) aggregate.LocationID { return id })
 	for id, l := range links {
-		l.Verdict = r.verdict(windows[id])
-		l.State = r.Thresholds.State(l.Verdict, aggregate.AddSat(l.Named.Observations, l.Passed),
-			aggregate.AddSat(l.Named.Samples, l.passedSamples), l.Named.Heavy, l.Named.Unjudged)
+		sums := l.Named.Sums
+		sums.Observations, sums.Samples = aggregate.AddSat(sums.Observations, l.Passed), aggregate.AddSat(sums.Samples, l.passedSamples)
+		l.Verdict, l.State = r.state(windows[id], sums)
 		if l.State == aggregate.NoData { // silence says nothing about how long congestion lasts
 			l.Since, l.Lasted = 0, 0
 		}

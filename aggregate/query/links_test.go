@@ -47,6 +47,18 @@ func named(src, dst string, at aggregate.LocationID, n, heavy, ppm uint64) aggre
 	}
 }
 
+// recent are the rows as one window, the last one.
+func recent(rows []aggregate.CellLocation) *query.Recent {
+	r := &query.Recent{Thresholds: aggregate.DefaultThresholds(), Length: 1e9, End: 1e18}
+	for i := range rows {
+		c := &rows[i]
+		r.Windows = append(r.Windows, aggregate.LocationWindow{Start: r.End - r.Length, LocationStats: aggregate.LocationStats{
+			Location: c.Location, Observations: c.Observations, Samples: c.Samples, Heavy: c.Heavy, HeavySum: c.HeavySum,
+		}})
+	}
+	return r
+}
+
 func TestLinks(t *testing.T) {
 	f := linkFabric(t)
 	at := func(name string) aggregate.LocationID { return fabric.LocationIDOf(fabric.KindPort, name) }
@@ -60,7 +72,7 @@ func TestLinks(t *testing.T) {
 		named("rack2", "rack1", uplinks.ID, 30, 10, 200_000),       // one of two, unknown which
 	}
 	location := func(id aggregate.LocationID) *fabric.Location { l, _ := f.Location(id); return &l }
-	links := query.NewLinks(csig.MinABWRatio, rows, &query.Recent{Thresholds: aggregate.DefaultThresholds(), Length: 1e9, End: 1e18}, f, location)
+	links := query.NewLinks(csig.MinABWRatio, rows, recent(rows), f, location)
 	if links.Topology == "" || len(links.List) != len(f.Ports())+1 {
 		t.Fatalf("%d links, topology %q", len(links.List), links.Topology)
 	}
@@ -102,7 +114,14 @@ func TestLinks(t *testing.T) {
 		t.Errorf("leaf1:up2 has %d of %d observations: %+v", l.Named.Observations, l.CellObservations, l.Cells)
 	}
 	checkRoutes(t, f, links)
-	without := query.NewLinks(csig.MinABWRatio, rows, &query.Recent{Thresholds: aggregate.DefaultThresholds(), Length: 1e9, End: 1e18}, nil, location)
+	// The rows are earlier than all windows that decide, and then earlier than those of others.
+	for i, r := range []*query.Recent{recent(nil), recent(rows[1:2])} {
+		late := query.NewLinks(csig.MinABWRatio, rows, r, f, location)
+		if got, want := late.Find(at("spine1:down2")).State, []aggregate.State{aggregate.NoData, aggregate.Clear}[i]; got != want {
+			t.Errorf("a link that was heavy before the windows that decide is %s, want %s", got, want)
+		}
+	}
+	without := query.NewLinks(csig.MinABWRatio, rows, recent(rows), nil, location)
 	if without.Topology != "" || len(without.List) != 4 || without.Find(at("leaf2:down1")) != nil || !math.IsNaN(without.Find(at("spine2:down2")).Bound) {
 		t.Errorf("without a fabric there are %d links of topology %q", len(without.List), without.Topology)
 	}
@@ -138,7 +157,7 @@ func TestLinkBoundOfDelay(t *testing.T) {
 	rows := []aggregate.CellLocation{
 		named("rack1", "rack2", at("spine1:down2"), 100, 0, 9000), named("rack1", "rack2", at("leaf1:up2"), 100, 0, 700),
 	}
-	links := query.NewLinks(csig.MaxDelay, rows, &query.Recent{Thresholds: aggregate.DefaultThresholds(), Length: 1e9, End: 1e18}, f, func(id aggregate.LocationID) *fabric.Location { l, _ := f.Location(id); return &l })
+	links := query.NewLinks(csig.MaxDelay, rows, recent(rows), f, func(id aggregate.LocationID) *fabric.Location { l, _ := f.Location(id); return &l })
 	if l := links.Find(at("leaf2:down1")); l.Bound != 700 || l.Passed != 200 {
 		t.Errorf("bound %g of %d", l.Bound, l.Passed)
 	}

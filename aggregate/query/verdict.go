@@ -541,7 +541,7 @@ func (b *verdictBuilder) time() {
 				judged := windows[s.Locations[0].ID]
 				spans[n].add(judged, r.Length, b.From.UnixNano(), b.To.UnixNano())
 				if r == rows.Recent {
-					s.judge(b.Thresholds, r.verdict(judged), &s.Signals[at].sums)
+					s.judge(r.state(judged, s.Signals[at].sums))
 				}
 			}
 		}
@@ -558,8 +558,7 @@ func (b *verdictBuilder) time() {
 }
 
 // judge adds the state from one signal: the worst one counts.
-func (s *Statement) judge(t aggregate.Thresholds, v aggregate.Verdict, sums *aggregate.Sums) {
-	state := t.State(v, sums.Observations, sums.Samples, sums.Heavy, sums.Unjudged)
+func (s *Statement) judge(v aggregate.Verdict, state aggregate.State) {
 	if certainty(state) > certainty(s.State) {
 		s.State = state
 	}

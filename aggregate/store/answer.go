@@ -38,7 +38,7 @@ func scaled(columns string) string {
 }
 
 func cellColumns(windowed bool) string {
-	verdict := ", sustained, any_judged, any_loaded"
+	verdict := ", sustained, any_judged, any_loaded, silent"
 	if !windowed {
 		verdict += ", toUnixTimestamp64Nano(since), toUInt64(judged_windows), toUInt64(congested_windows), " + scaled("later_sum, later_measured")
 	}
@@ -53,6 +53,7 @@ type cellScanner struct {
 	src, dst, location, secondary uint64
 	voted, votes                  []uint64 // locations and heavy observations
 	sustained, judged, loaded     bool
+	silent                        bool
 	thresholds                    aggregate.Thresholds
 	end                           int64 // of the last window, Unix ns
 }
@@ -63,7 +64,7 @@ func (c *cellScanner) targets(r *aggregate.CellStats, windowed bool) []any {
 		&c.src, &c.dst, &c.kind, &r.Observations, &r.Samples, &r.Bytes, &r.Sum, &r.Measured,
 		&r.Min, &r.Max, &r.Untouched, &r.Trimmed, &r.Unjudged, &r.Heavy, &r.HeavySum,
 		&c.location, &r.ModeCount, &r.ModeSum, &c.evidence, &c.secondary, &r.RunnerUpCount, &c.otherEvidence, &c.voted, &c.votes,
-		&c.sustained, &c.judged, &c.loaded,
+		&c.sustained, &c.judged, &c.loaded, &c.silent,
 	}
 	if !windowed {
 		list = append(list, &r.Since, &r.JudgedWindows, &r.CongestedWindows, &r.LaterSum, &r.LaterMeasured)
@@ -82,7 +83,7 @@ func (c *cellScanner) finish(r *aggregate.CellStats) {
 			r.Votes[i] = aggregate.Vote{Location: aggregate.LocationID(location), Heavy: c.votes[i]}
 		}
 	}
-	r.Sustained, r.AnyJudged, r.AnyLoaded = c.sustained, c.judged, c.loaded
+	r.Sustained, r.AnyJudged, r.AnyLoaded, r.Silent = c.sustained, c.judged, c.loaded, c.silent
 	if r.Lasted = 0; r.Since > 0 {
 		r.Lasted = c.end - r.Since
 	}

@@ -246,11 +246,11 @@ func (j *Judged) verdict(list []windowSums) (v windowVerdict) {
 	congested := false
 	for i := range list {
 		w := &list[i]
+		result := j.thresholds.Judge(w.observations, w.samples, w.heavy, w.unjudged)
+		last.Set(w.number, result)
 		if w.number < j.end-aggregate.Horizon {
 			continue
 		}
-		result := j.thresholds.Judge(w.observations, w.samples, w.heavy, w.unjudged)
-		last.Set(w.number, result)
 		switch result &^ aggregate.Loaded {
 		case aggregate.Unjudged:
 			continue

@@ -84,6 +84,9 @@ func (a *API) makeVerdict(ctx context.Context, s *table.State, on *scope, f *fab
 	if g.Coverage, err = a.seen(ctx, s, on); err != nil {
 		return nil, err
 	}
+	if newest := g.Coverage.Newest; s == nil && newest.After(on.From) && newest.Before(on.To) {
+		on.To = newest // the text says that states are those at the end of the data
+	}
 	signals, err := a.signalsOf(ctx, s, on)
 	if err != nil {
 		return nil, err

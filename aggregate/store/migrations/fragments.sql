@@ -61,6 +61,7 @@ a.heavy > 0 AND a.place != 0
 {{- /* The state at the end of a range or window, as Thresholds.State has it. */ -}}
 {{define "state" -}}
 multiIf(
+        silent, 'no_data',
         v.sustained, 'congested',
         v.any_judged, if(v.any_loaded, 'brief', 'clear'),
         c.samples < 10, 'too_few',
@@ -138,7 +139,8 @@ SELECT
         kind,
         bitAnd(mark.2, 6) = 6 AND intDiv(mark.2, 8) >= since_when AS sustained,
         bitAnd(mark.3, 6) > 0 AND intDiv(mark.3, 8) >= since_when AS any_judged,
-        bitAnd(mark.4, 1) = 1 AND intDiv(mark.4, 8) >= since_when AS any_loaded
+        bitAnd(mark.4, 1) = 1 AND intDiv(mark.4, 8) >= since_when AS any_loaded,
+        intDiv(mark.1, 8) >= since_when AS seen
     FROM
     (
         SELECT
@@ -168,6 +170,7 @@ SELECT
         since > 0 AS sustained,
         arrayExists(m -> bitAnd(m, 6) > 0, marks) AS any_judged,
         arrayExists(m -> bitAnd(m, 1) = 1, marks) AS any_loaded,
+        length(marks) > 0 AS seen,
         arrayCount(m -> bitAnd(m, 6) > 0 AND intDiv(m, 8) >= {{template "first" .}}, marks) AS judged_windows,
         arrayCount((m, d) -> bitAnd(m, 6) > 0 AND intDiv(m, 8) >= {{template "first" .}} AND bitAnd(d, 6) = 6, marks, arrayFill(m -> bitAnd(m, 6) >= 4, marks)) AS congested_windows
     FROM
@@ -215,6 +218,7 @@ SELECT
     top[2].3 AS runner_up,
     if(length(top) < 2, toUInt128(0), bitNot(top[2].1)) AS runner_up_count,
     top[2].4 AS runner_up_evidence,
+    NOT v.seen AS silent,
     {{template "state" .}} AS state,
 {{- if not .Windowed}}
     fromUnixTimestamp64Nano(v.since * toInt64({{template "length" .}}), 'UTC') AS since,
