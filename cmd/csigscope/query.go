@@ -306,9 +306,10 @@ calls a window complete when it has rows of all producers that are listed and no
 of all taps and exporters in its configuration and its fabric file.
 
 With names, forget makes all collectors stop expecting these producers, within a minute, until they
-write again. If several hosts share a name, give the hexadecimal id from the list instead.
-Stored rows stay. A producer that the configuration or the fabric file names is expected even if
-it never wrote: remove it there.`,
+write again. But until the store has a minute of rows of such a producer that began after the
+command, a collector drops it again within a minute after it falls silent. If several hosts share a
+name, give the hexadecimal id from the list instead. Stored rows stay. A producer that the
+configuration or the fabric file names is expected even if it never wrote: remove it there.`,
 		Example: `  csigscope query forget
   csigscope query forget host7/eth0/0 host7/eth1/0`,
 	}

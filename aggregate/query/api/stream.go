@@ -237,6 +237,7 @@ type eventOf struct {
 	revision uint64
 	start    int64 // of the window, Unix ns
 	durable  bool  // of a snapshot
+	second   int64 // of a snapshot, in which it was made: its age soon becomes wrong
 	late     bool
 	last     bool   // of its revision
 	base     baseIs // the base that its changes refer to

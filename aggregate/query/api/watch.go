@@ -46,7 +46,7 @@ func (a *API) newWatch(ctx context.Context, s *table.State, in *wire.WatchReques
 }
 
 func (w *watch) snapshot(ctx context.Context, s *table.State) error {
-	of := eventOf{name: eventSnapshot, revision: s.Revision, durable: s.Durable(s.Last(w.key.windows))}
+	of := eventOf{name: eventSnapshot, revision: s.Revision, durable: s.Durable(s.Last(w.key.windows)), second: w.api.Now().Unix()}
 	key, bytes, err := w.asks(ctx, of, s.Last(w.key.windows))
 	if err != nil {
 		return err

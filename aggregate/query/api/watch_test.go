@@ -151,7 +151,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchAge: window events in a silence have the age of the newest observations, as answers do.
+// TestWatchAge: snapshots of one revision, and window events in a silence, have the age of the newest
+// observations, as answers do.
 func TestWatchAge(t *testing.T) {
 	var after atomic.Int64 // ns since begin
 	clock := func() time.Time { return begin.Add(time.Duration(after.Load())) }
@@ -161,9 +162,13 @@ func TestWatchAge(t *testing.T) {
 	})
 	s.window(t, 0)
 	for _, encoding := range []string{"json", "frames"} {
-		w := open(t, listen(t, s)+"/api/v1/watch?signal=max_delay&encoding="+encoding)
-		if a := decode[wire.CellsResponse](t, w.next(t), "snapshot").About; a.GetAgeS() != clock().Sub(begin).Seconds()-1 {
-			t.Errorf("%s: snapshot %s", encoding, a)
+		var w *subscription
+		for range 2 {
+			after.Add(int64(5 * time.Second))
+			w = open(t, listen(t, s)+"/api/v1/watch?signal=max_delay&encoding="+encoding)
+			if a := decode[wire.CellsResponse](t, w.next(t), "snapshot").About; !a.GetAsOf().AsTime().Equal(clock()) || a.GetAgeS() != clock().Sub(begin).Seconds()-1 {
+				t.Errorf("%s: snapshot %s", encoding, a)
+			}
 		}
 		w.next(t) // synced
 		after.Add(int64(10 * time.Second))

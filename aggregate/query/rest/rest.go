@@ -97,6 +97,11 @@ func (w *Wrong) add(name, message, value string) {
 	*w = append(*w, &wire.ProblemDetail{Message: message, Location: "query." + name, Value: value})
 }
 
+// has reports whether a parameter is in the list.
+func (w Wrong) has(name string) bool {
+	return slices.ContainsFunc(w, func(d *wire.ProblemDetail) bool { return d.Location == "query."+name })
+}
+
 // Parse sets the fields of requests to the parameters with their names, and checks the requests
 // as Check does. A parameter with an empty value counts as missing. Its error is a Wrong, and
 // also lists each parameter that no request has.
@@ -218,7 +223,9 @@ func (s *Schema) check(request proto.Message, wrong *Wrong) {
 				wrong.add(string(f.Name()), "expected "+f.expected(), f.textOf(v))
 			}
 		case f.options.Required:
-			wrong.add(string(f.Name()), "required", "")
+			if !wrong.has(string(f.Name())) { // it may be given, but invalid
+				wrong.add(string(f.Name()), "required", "")
+			}
 		case f.options.Default != "":
 			if v, err := f.value(f.options.Default); err == nil { // a test parses all of them
 				m.Set(f.FieldDescriptor, v)

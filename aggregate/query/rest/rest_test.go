@@ -71,6 +71,7 @@ func TestParseRefuses(t *testing.T) {
 		"state=fine&signal=a":               {&wire.CellsRequest{}, "state: expected one of congested, brief, clear, too_few, not_judged, no_data"},
 		"src=a&src=b&dst=c":                 {&wire.PathRequest{}, "src: is given 2 times: give it once"},
 		"src=a":                             {&wire.PathRequest{}, "dst: required"},
+		"src=a&src=b":                       {&wire.PathRequest{}, "src: is given 2 times: give it once; dst: required"},
 		"from=1969-12-31":                   {&wire.CellsRequest{}, "from: expected a time of RFC 3339"},
 		"from=1969-12-31T23:59:59Z":         {&wire.CellsRequest{}, "from: expected a time of RFC 3339 from 1970 to 2104"},
 		"heartbeat=61s":                     {&wire.WatchRequest{}, "heartbeat: expected a duration from 1s to 1m0s, such as 10s"},
