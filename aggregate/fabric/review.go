@@ -17,9 +17,11 @@ func (f *Fabric) Review() (missing, suspicious []string) {
 		return nil, f.Warnings()
 	}
 	r := review{t: f.topo}
-	if !f.hasLocator() {
+	words := vocabularies(f.domain)
+	if len(words) == 0 {
 		r.missing = append(r.missing, "csig: locators: without a locator layout, locations are raw values of locator metadata")
 	}
+	r.ids(words)
 	r.ends()
 	r.warnings = slices.Clone(f.topo.warnings)
 	r.links()
@@ -27,22 +29,33 @@ func (f *Fabric) Review() (missing, suspicious []string) {
 	return r.missing, r.warningList()
 }
 
-func (f *Fabric) hasLocator() bool {
-	for i := range csig.NumLayouts {
-		l := csig.LayoutAt(i)
-		for t := range uint8(l.Types()) {
-			if f.domain.Locator(l, t) != nil {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 type review struct {
 	problems
 	t       *topology
 	missing []string
+}
+
+// ids finds the ports and devices without the id by which locators name them.
+func (r *review) ids(words []vocabulary) {
+	var ports, devices []string
+	for i := range r.t.ports {
+		if p := &r.t.ports[i]; p.id == 0 {
+			ports = append(ports, p.name)
+		}
+	}
+	for i := range r.t.devices {
+		if d := &r.t.devices[i]; d.id == 0 && len(d.ports) > 0 {
+			devices = append(devices, d.name)
+		}
+	}
+	note := func(f csig.Field, names []string, which string) {
+		i := slices.IndexFunc(words, func(v vocabulary) bool { return v.has[f] })
+		if i >= 0 && len(names) > 0 {
+			r.missing = append(r.missing, fmt.Sprintf("id of %s: %s has %s, so the locations of tags that name %s are unknown", some(names), words[i].name, f, which))
+		}
+	}
+	note(csig.FieldPort, ports, "these ports")
+	note(csig.FieldDevice, devices, "ports of these devices")
 }
 
 // ends finds racks, hosts and ports whose far side is not in the file.
@@ -68,7 +81,7 @@ func (r *review) ends() {
 		r.missing = append(r.missing, "hosts of "+some(homeless)+": paths to and from these groups are not known")
 	}
 	if len(open) > 0 {
-		r.missing = append(r.missing, "peer of "+some(open))
+		r.missing = append(r.missing, "peer of "+some(open)+": no path to another device passes these ports; those that leave the fabric need no peer")
 	}
 }
 

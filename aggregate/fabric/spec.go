@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"reflect"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -224,7 +222,7 @@ func decodeSpec(text []byte, name string) (*Spec, error) {
 	case errors.Is(err, io.EOF):
 		return nil, fmt.Errorf("parse %s: is empty: expected a fabric with version: %d", name, SpecVersion)
 	case err != nil:
-		return nil, yamlError(err, name)
+		return nil, yamlError(err, text, name)
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("parse %s: more than one YAML document: expected one", name)
@@ -378,88 +376,4 @@ func content(n *yaml.Node) *yaml.Node {
 		}
 	}
 	return nil
-}
-
-var (
-	yamlLine   = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*)$`)
-	unknownKey = regexp.MustCompile(`^field (.+) not found in type (\S+)$`)
-)
-
-// yamlTab is the parser's error for a tab where text may begin.
-const yamlTab = "found character that cannot start any token"
-
-// yamlError turns the errors of the YAML decoder into SpecErrors.
-func yamlError(err error, name string) error {
-	texts := []string{err.Error()}
-	if t := (*yaml.TypeError)(nil); errors.As(err, &t) {
-		texts = t.Errors
-	}
-	var p problems
-	for _, text := range texts {
-		e := &SpecError{File: name, Text: strings.TrimPrefix(text, "yaml: ")}
-		if m := yamlLine.FindStringSubmatch(text); m != nil {
-			e.Line, _ = strconv.Atoi(m[1])
-			e.Text = m[2]
-		}
-		if m := unknownKey.FindStringSubmatch(e.Text); m != nil {
-			e.Text = fmt.Sprintf("unknown key %q: %s", m[1], ExpectedKeys(reflect.TypeFor[Spec](), m[2]))
-		}
-		if e.Text == yamlTab {
-			e.Line = max(e.Line, 1) // the parser counts from 0, and omits that
-			e.Text += ": YAML is indented by spaces, not by tabs"
-		}
-		if len(p.errs) < maxProblems {
-			p.errs = append(p.errs, e)
-		} else {
-			p.more++
-		}
-	}
-	return p.err()
-}
-
-// ExpectedKeys says which keys a section of a YAML file has, for the error about an unknown one. file
-// is the type of the whole file, section the name that the YAML decoder gives to the section's type.
-func ExpectedKeys(file reflect.Type, section string) string {
-	keys := keysOf(findType(file, section, make(map[reflect.Type]bool)))
-	if len(keys) == 0 {
-		return "remove it"
-	}
-	return "expected one of " + strings.Join(keys, ", ")
-}
-
-// findType returns the struct of that name in values of a type, nil if there is none.
-func findType(t reflect.Type, name string, seen map[reflect.Type]bool) reflect.Type {
-	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
-		t = t.Elem()
-	}
-	if t.Kind() != reflect.Struct || seen[t] {
-		return nil
-	}
-	seen[t] = true
-	if t.String() == name {
-		return t
-	}
-	for f := range t.Fields() {
-		if found := findType(f.Type, name, seen); found != nil {
-			return found
-		}
-	}
-	return nil
-}
-
-// keysOf returns the keys of a struct in YAML; none of nil.
-func keysOf(t reflect.Type) (keys []string) {
-	if t == nil {
-		return nil
-	}
-	for f := range t.Fields() {
-		key, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		switch {
-		case strings.Contains(options, "inline"):
-			keys = append(keys, keysOf(f.Type)...)
-		case key != "" && key != "-":
-			keys = append(keys, key)
-		}
-	}
-	return keys
 }

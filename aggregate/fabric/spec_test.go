@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -102,7 +104,10 @@ func TestParseErrors(t *testing.T) {
 		{"syntax", "devices:", "devices: [", "f.yaml:9: did not find expected node content"},
 		{"unknown key", "    stage: leaf\n", "    stage: leaf\n    color: red\n", `f.yaml:12: unknown key "color": expected one of name, stage, id, hash_seed, ports`},
 		{"unknown key of a csig table", "bits: 6", "bits: 6, wide: 1", `f.yaml:5: unknown key "wide": expected one of field, bits, values`},
-		{"wrong type", "id: 3", "id: three", "f.yaml:18: cannot unmarshal"},
+		{"wrong type", "id: 3", "id: three", "f.yaml:18: devices.ports.id: `three` is text, expected a whole number of the key's range"},
+		{"no list", "[10.0.1.1]", "10.0.1.1", "f.yaml:21: hosts.addresses: `10.0.1.1` is text, expected a list"},
+		{"time", "taps:", "paths:\n  - {src: h1, dst: rack2, via: [leaf1], from: 2026-01-05, until: 2026-01-05 12:00}\ntaps:", `f.yaml:23: paths.until: "2026-01-05 12:00": expected a time such as 2026-01-05T12:00:00Z`},
+		{"number as a time", "taps:", "paths:\n  - {src: h1, dst: rack2, via: [leaf1], until: 12}\ntaps:", `f.yaml:23: paths.until: "12": expected a time such as`},
 		{"key twice", "version: 1", "version: 1\nversion: 1", `f.yaml:2: mapping key "version" already defined at line 1`},
 		{"version", "version: 1", "version: 7", "f.yaml:1: version: is 7: expected 1"},
 		{"csig section", "port_id, bits: 6", "port_id, bits: 20", "f.yaml:4: csig.locators[0]: locators[0] (compact): fields take 20 bits"},
@@ -210,8 +215,33 @@ func TestPortIDsPerDevice(t *testing.T) {
 	}
 }
 
+// TestMissingIDs: ports and devices without the id that a locator holds are missing facts.
+func TestMissingIDs(t *testing.T) {
+	const ofPorts = "the locator of compact/ietf01 has port_id, so the locations of tags that name these ports are unknown"
+	without := regexp.MustCompile(`id: \d, `).ReplaceAllString(small, "")
+	perDevice := strings.Replace(small, "{field: port_id, bits: 6}", "{field: device_id, bits: 2}, {field: port_id, bits: 4}", 1)
+	for text, want := range map[string]string{
+		small:                                    "",
+		without:                                  "id of leaf1:down1, leaf1:up1, spine1:down1: " + ofPorts,
+		strings.Replace(small, "id: 2, ", "", 1): "id of leaf1:down1: " + ofPorts,
+		strings.Replace(without, "{field: port_id, bits: 6}", "{field: stage, bits: 2, values: {0: leaf, 1: spine}}", 1): "",
+		perDevice: "id of leaf1, spine1: the locator of compact/ietf01 has device_id, so the locations of tags that name ports of these devices are unknown",
+		strings.Replace(perDevice, "    stage: spine", "    stage: spine\n    id: 1", 1): "id of leaf1: the locator of compact/ietf01 has device_id, so the locations of tags that name ports of these devices are unknown",
+	} {
+		s, err := Parse(strings.NewReader(text), "f.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, _ := compile(t, s).Review()
+		lines = slices.DeleteFunc(lines, func(line string) bool { return !strings.HasPrefix(line, "id of ") })
+		if got := strings.Join(lines, "\n"); got != want {
+			t.Errorf("missing %q, expected %q in\n%s", got, want, text)
+		}
+	}
+}
+
 func TestWarnings(t *testing.T) {
-	text := strings.Replace(small, "{field: port_id, bits: 6}", "{field: stage, bits: 2, values: {1: leaf}}", 1)
+	text := strings.Replace(small, "{field: port_id, bits: 6}", "{field: stage, bits: 2, values: {1: leaf}}, {field: capacity, bits: 2, values: {0: 100Gbps}}", 1)
 	text = strings.Replace(text, "10.0.1.0/24", "10.9.1.0/24", 1)
 	text = strings.Replace(text, "orientation: up, peer: spine1", "orientation: up", 1)
 	s, err := Parse(strings.NewReader(text), "f.yaml")
@@ -221,6 +251,7 @@ func TestWarnings(t *testing.T) {
 	got := strings.Join(compile(t, s).Warnings(), "\n")
 	for _, want := range []string{
 		`stage "spine", as of port spine1:down1, is not in the value table of the locator of compact/ietf01`,
+		`capacity "25Gbps", as of port leaf1:down1, is not in the value table`,
 		"port spine1:down1 faces leaf1, which has no port that faces spine1",
 		"address 10.0.1.1 of host h1 is in no group",
 	} {

@@ -32,10 +32,13 @@ func newConfigCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check a configuration file and the fabric file",
-		Long: `check validates both files as the commands do: no command refuses a file that passes. Mistakes are
-reported with their lines and keys, and the exit code is 2. A value that is allowed and looks like
-a mistake, such as an address of a host in no group, is a warning on standard error. check does not
-read the files that the configuration names, such as certificates, except those of the store.
+		Long: `check validates both files with the code of the commands. Mistakes are reported with their lines and
+keys, and the exit code is 2. A value that is allowed and looks like a mistake, such as an address
+of a host in no group, is a warning on standard error.
+
+A file that passes has no mistake in itself. A command may still refuse it: too little memory for
+its parts, an exposed address without the flag for it, no store to write to, nothing to capture, or
+a file that the configuration names, such as a certificate. check reads only those of the store.
 
 With --seen, check reads captures of taps inside the fabric (place mid, at), and prints for how
 many of their flows the paths and the ECMP hashes of the fabric file are right.`,

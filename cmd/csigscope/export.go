@@ -42,6 +42,11 @@ which stores them. Windows wait in a spool on disk until a collector has stored 
 outages of the network and of either side, and count once. The collector knows the exporter
 by a certificate or a token.
 
+--metrics-listen serves /metrics, /healthz (200 while windows are committed) and /readyz, which is
+503 with the reason while the link of a tap is down. Neither depends on collectors: for these, watch
+csigscope_spool_collector_up (0 since a request failed) and csigscope_spool_age_seconds (the age of
+the oldest waiting item).
+
 SIGTERM or Ctrl-C closes all windows and ends the process; the next export sends the windows that
 the collector does not take at once. SIGHUP reads the files again, as in collect.
 

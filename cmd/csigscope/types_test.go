@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -66,7 +67,7 @@ func TestDocumentedKeys(t *testing.T) {
 	}
 }
 
-// TestDocumentedFabric: the documented fabric file is complete.
+// TestDocumentedFabric: the documented fabric file is valid, and has every key outside of csig.
 func TestDocumentedFabric(t *testing.T) {
 	text, err := os.ReadFile("../../aggregate/README.md")
 	if err != nil {
@@ -79,6 +80,19 @@ func TestDocumentedFabric(t *testing.T) {
 	if _, err := openNetwork("", writeFile(t, filepath.Join(t.TempDir(), "fabric.yaml"), list[0][1])); err != nil {
 		t.Errorf("%v in:\n%s", err, list[0][1])
 	}
+	var has func(section reflect.Type)
+	has = func(section reflect.Type) {
+		for f := range section.Fields() {
+			key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+			if !regexp.MustCompile(`\b` + key + ":").MatchString(list[0][1]) {
+				t.Errorf("the example lacks the key %q of %s", key, section)
+			}
+			if f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct {
+				has(f.Type.Elem())
+			}
+		}
+	}
+	has(reflect.TypeFor[fabric.Spec]())
 }
 
 // typesConfig is the reference's example, which defines types 5 and 6 of compact ietf01 tags

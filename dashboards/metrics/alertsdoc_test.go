@@ -33,12 +33,16 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// A template of a summary, with the label or the value that it inserts.
-var inserted = regexp.MustCompile(`{{ \$(?:labels\.)?(\w+)[^}]*}}`)
+// Templates of a summary: one with the label or the value that it inserts, and those of a condition.
+var (
+	inserted  = regexp.MustCompile(`{{ \$(?:labels\.)?(\w+)[^}]*}}`)
+	condition = regexp.MustCompile(`{{ if [^}]*}}(.*){{ else }}(.*){{ end }}`)
+)
 
-// summaryText returns an alert's summary with labels and the value in capitals. Of two labels in a
-// row an alert has one.
+// summaryText returns an alert's summary with labels and the value in capitals, and both branches of a
+// condition. Of two labels in a row an alert has one.
 func summaryText(summary string) string {
+	summary = condition.ReplaceAllString(summary, "$1 or $2")
 	summary = strings.ReplaceAll(summary, "}}{{", "}} or {{")
 	return inserted.ReplaceAllStringFunc(summary, func(s string) string { return strings.ToUpper(inserted.FindStringSubmatch(s)[1]) })
 }

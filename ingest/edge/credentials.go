@@ -2,6 +2,7 @@ package edge
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -65,7 +66,7 @@ func (f TLSFiles) Load() (k LoadedTLS, err error) {
 	if f.Cert != "" {
 		cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 		if err != nil {
-			return k, fmt.Errorf("read certificate %s: %w", f.Cert, err)
+			return k, fmt.Errorf("read certificate %s and its key: %w", f.Cert, err)
 		}
 		k.Cert = &cert
 	}
@@ -107,11 +108,11 @@ func NewClient(base *http.Transport, files TLSFiles, tokenFile string, now func(
 func ReadToken(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("read token: %w", err)
+		return "", fmt.Errorf("read token file: %w", err)
 	}
 	t := strings.TrimSpace(string(text))
 	if t == "" || len(t) > MaxTokenBytes || strings.ContainsAny(t, " \r\n\t") {
-		return "", fmt.Errorf("read token from %s: expected one token of at most %d bytes", path, MaxTokenBytes)
+		return "", fmt.Errorf("read token file %s: expected one token of at most %d bytes", path, MaxTokenBytes)
 	}
 	return t, nil
 }
@@ -221,12 +222,10 @@ func watch[T any](load func() (T, error), now func() time.Time, logger *slog.Log
 	w := &watched[T]{paths: paths, load: load, now: now, logger: logger, looked: now()}
 	// Take the stamps first, so that a change during the load is noticed later.
 	stamps, err := w.stat()
-	if err != nil {
-		return nil, err
-	}
 	w.stamps = stamps
-	w.value, err = load()
-	return w, err
+	value, failed := load() // its error names the kind of file
+	w.value = value
+	return w, cmp.Or(failed, err)
 }
 
 func (w *watched[T]) stat() ([]stamp, error) {
@@ -255,11 +254,8 @@ func (w *watched[T]) get() T {
 		w.logged = ""
 		return w.value
 	}
-	var value T
-	if err == nil {
-		value, err = w.load()
-	}
-	if err != nil {
+	value, failed := w.load()
+	if err = cmp.Or(failed, err); err != nil {
 		if text := err.Error(); text != w.logged {
 			w.logged = text
 			w.logger.Error("file changed and cannot be read: its earlier contents stay in force", slog.String("error", text))

@@ -43,8 +43,16 @@ func TestNewClient(t *testing.T) {
 		}
 		c.CloseIdleConnections()
 	}
-	if _, err := NewClient(&http.Transport{}, TLSFiles{}, filepath.Join(t.TempDir(), "absent"), time.Now, slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("a file that is not there is no error")
+	absent := filepath.Join(t.TempDir(), "absent")
+	for want, files := range map[string]TLSFiles{
+		"read token file: open ":                             {},
+		"read certificate " + absent + " and its key: open ": {Cert: absent, Key: file},
+		"read authorities: open ":                            {CA: absent},
+	} {
+		_, err := NewClient(&http.Transport{}, files, absent, time.Now, slog.New(slog.DiscardHandler))
+		if err == nil || !strings.Contains(err.Error(), want+absent) {
+			t.Errorf("a file that is not there: %v, want %s", err, want)
+		}
 	}
 	if _, err := NewClient(&http.Transport{}, TLSFiles{Cert: file}, "", time.Now, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("a certificate without its key is no error")

@@ -34,7 +34,7 @@ type Capture struct {
 // Collect holds the keys of collect.
 type Collect struct {
 	Capture `yaml:",inline"`
-	MaxAge  Duration `yaml:"max_age" range:"1s..1m" help:"silence after which live answers have no data, of a cell, a tap or an exporter; whole seconds"`
+	MaxAge  Duration `yaml:"max_age" range:"1s..1m" help:"silence after which live answers have no data, of a cell, a tap or an exporter; rounded down to whole windows, of 1s or shorter"`
 	Mirrors []Mirror `yaml:"mirrors,omitempty" help:"addresses that switches send mirrored frames to; each session that arrives there is a tap of its own, NAME/SWITCH/SESSION"`
 	Ingest  Ingest   `yaml:"ingest,omitempty"`
 	Peers   Peers    `yaml:"peers,omitempty"`

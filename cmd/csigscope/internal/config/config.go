@@ -107,9 +107,9 @@ func Parse(text []byte) (Config, error) {
 	return c, nil
 }
 
-// check validates values, first by their ranges and then with the functions that commands use,
-// so that no command later refuses a value that passed. It does not check values that depend on
-// the fabric file. Errors begin with the keys of the value.
+// check validates values, first by their ranges and then with the functions that commands use. It
+// does not check values that depend on the fabric file, the machine or flags, such as the memory of a
+// command. Errors begin with the keys of the value.
 func (c *Config) check() (wrong []error) {
 	if wrong = outOfRange(reflect.ValueOf(c).Elem()); wrong != nil {
 		return wrong

@@ -102,8 +102,8 @@ func (c *Config) Memory(limit, inGo uint64, use MemoryUse) (m Memory, err error)
 	}
 	factor := min(1, float64(less(room, reserved))/float64(max(whole, 1)))
 	if reserved > room || whole > 0 && factor < leastPart {
-		needed := uint64((float64(reserved) + leastPart*float64(whole)) / headroom)
-		return m, m.tooSmall(needed, outside, append(fixed, part{"open windows", windows}), shrinking)
+		heap := func(share float64) uint64 { return uint64((float64(reserved) + share*float64(whole)) / headroom) }
+		return m, m.tooSmall(limit, inGo, outside, heap, append(fixed, part{"open windows", windows}), shrinking)
 	}
 	of := func(bytes int) int { return int(factor * float64(bytes)) }
 	m.LiveRows, m.Answers, m.Buffered = of(defaultLiveRows), of(defaultAnswers), of(defaultBuffered)
@@ -180,22 +180,36 @@ func (m *Memory) MaxSeries(c *Config, use MemoryUse) (int, error) {
 	return wanted, nil
 }
 
-// tooSmall returns the error for a limit under which the parts do not fit.
-func (m *Memory) tooSmall(needed, outside uint64, fixed, shrinking []part) error {
-	var list []string
-	for _, p := range slices.Concat(fixed, shrinking) {
-		if p.bytes > 0 {
-			list = append(list, p.name+" "+mib(p.bytes))
+// tooSmall returns the error for a limit under which the parts do not fit. heap returns the Go heap that
+// they need with a share of the defaults.
+func (m *Memory) tooSmall(limit, inGo, outside uint64, heap func(share float64) uint64, fixed, shrinking []part) error {
+	list := func(parts []part) string {
+		var names []string
+		for _, p := range parts {
+			if p.bytes > 0 {
+				names = append(names, p.name+" "+mibUp(p.bytes))
+			}
 		}
+		return strings.Join(names, ", ")
 	}
-	text := fmt.Sprintf("memory: %s for the Go heap are too few: expected at least %s", mib(m.Go), mib(needed))
-	if outside > 0 {
-		text += fmt.Sprintf(", beside %s of rings", mib(outside))
+	engine := func(beside uint64) uint64 { // Memory gives it half of the limit
+		if m.Engine == 0 {
+			return 0
+		}
+		return min(max(beside, leastEngine), mostEngine)
 	}
-	if m.Engine > 0 {
-		text += fmt.Sprintf(" and %s for the embedded engine", mib(m.Engine))
+	least, full := heap(leastPart), heap(1)
+	text, remedy, beside := "GOMEMLIMIT is "+mib(inGo), "GOMEMLIMIT", ""
+	if inGo == 0 {
+		text, remedy = "the limit is "+mib(limit), "memory_limit (by default 90 % of the cgroup's limit)"
+		least, full = least+outside, full+outside
+		if beside = list([]part{{"rings", outside}, {"the embedded engine", engine(least)}}); beside != "" {
+			beside = " (" + beside + " of it)"
+		}
+		least, full = least+engine(least), full+engine(full)
 	}
-	return fmt.Errorf("%s (in full: %s): raise memory_limit, the cgroup's limit or GOMEMLIMIT, lower windows.max_keys, or take fewer taps and rings", text, strings.Join(list, ", "))
+	return fmt.Errorf("memory: %s: this command needs at least %s%s, and %s for its defaults (%s): raise %s, lower windows.max_keys, or take fewer taps and rings",
+		text, mibUp(least), beside, mibUp(full), list(slices.Concat(fixed, shrinking)), remedy)
 }
 
 func sum(parts []part) (n uint64) {
@@ -209,3 +223,6 @@ func sum(parts []part) (n uint64) {
 func less(a, b uint64) uint64 { return a - min(a, b) }
 
 func mib(bytes uint64) string { return fmt.Sprintf("%d MiB", bytes>>20) }
+
+// mibUp is mib, rounded up.
+func mibUp(bytes uint64) string { return mib(bytes + 1<<20 - 1) }

@@ -36,6 +36,13 @@ func TestMemoryAddsUp(t *testing.T) {
 					if !strings.HasPrefix(err.Error(), "memory: ") {
 						t.Errorf("%s: %v", name, err)
 					}
+					if least := leastLimit(t, err); least <= limit>>20 {
+						t.Errorf("%s in %s: %v", name, mib(limit), err)
+					} else if _, again := c.Memory(least<<20, 0, use); again != nil {
+						t.Errorf("%s in %s: %v, yet %v", name, mib(limit), err, again)
+					} else if _, less := c.Memory((least-2)<<20, 0, use); less == nil {
+						t.Errorf("%s in %s: %v, and 2 MiB less are enough", name, mib(limit), err)
+					}
 					continue
 				}
 				started++
@@ -74,6 +81,16 @@ func TestMemoryAddsUp(t *testing.T) {
 	}
 }
 
+// leastLimit returns the least memory_limit that an error names, in MiB.
+func leastLimit(t *testing.T, err error) (least uint64) {
+	t.Helper()
+	_, rest, _ := strings.Cut(err.Error(), "needs at least ")
+	if _, err := fmt.Sscanf(rest, "%d MiB", &least); err != nil {
+		t.Fatalf("no least limit in %q: %v", rest, err)
+	}
+	return least
+}
+
 func TestMemoryOfEnvironment(t *testing.T) {
 	c, use := Default(), MemoryUse{Capture: &Capture{Taps: []Tap{{}}}, Embedded: true, Writes: true}
 	if m, err := c.Memory(0, 0, use); err != nil || m != (Memory{}) {
@@ -88,7 +105,7 @@ func TestMemoryOfEnvironment(t *testing.T) {
 	if _, err := c.Memory(1<<30, 1<<30, use); err == nil || !strings.Contains(err.Error(), "GOMEMLIMIT") {
 		t.Errorf("%v, want no room for the engine", err)
 	}
-	if _, err := c.Memory(0, 100<<20, use); err == nil || !strings.Contains(err.Error(), "open windows") {
+	if _, err := c.Memory(0, 100<<20, use); err == nil || !strings.HasPrefix(err.Error(), "memory: GOMEMLIMIT is 100 MiB: this command needs at least 462 MiB, and ") || !strings.Contains(err.Error(), "open windows") {
 		t.Errorf("%v, want that bounds do not fit", err)
 	}
 }

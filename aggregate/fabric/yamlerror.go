@@ -1,0 +1,191 @@
+package fabric
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+var (
+	yamlLine      = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*)$`)
+	unknownKey    = regexp.MustCompile(`^field (.+) not found in type (\S+)$`)
+	yamlWrongType = regexp.MustCompile("cannot unmarshal !!(\\w+)( `.*`)? into (\\S+)")
+	yamlTime      = regexp.MustCompile(`parsing time ("[^"]*")( as .*|: .*)`)
+)
+
+// yamlTab is the parser's error for a tab where text may begin.
+const yamlTab = "found character that cannot start any token"
+
+// exampleTime is the form of times in a fabric file.
+const exampleTime = "a time such as 2026-01-05T12:00:00Z"
+
+// yamlKinds are plain names for YAML's kinds of values.
+var yamlKinds = map[string]string{"str": "text", "int": "a number", "float": "a number", "bool": "true or false", "null": "nothing", "seq": "a list", "map": "keys with values"}
+
+// yamlError turns the errors of the YAML decoder about a text into SpecErrors.
+func yamlError(err error, text []byte, name string) error {
+	var doc yaml.Node
+	_ = yaml.Unmarshal(text, &doc) // invalid YAML has no keys
+	texts := []string{err.Error()}
+	if t := (*yaml.TypeError)(nil); errors.As(err, &t) {
+		texts = t.Errors
+	}
+	var p problems
+	for _, text := range texts {
+		e := &SpecError{File: name, Text: strings.TrimPrefix(text, "yaml: ")}
+		if m := yamlLine.FindStringSubmatch(text); m != nil {
+			e.Line, _ = strconv.Atoi(m[1])
+			e.Text = m[2]
+		}
+		if m := unknownKey.FindStringSubmatch(e.Text); m != nil {
+			e.Text = fmt.Sprintf("unknown key %q: %s", m[1], ExpectedKeys(reflect.TypeFor[Spec](), m[2]))
+		} else if plain := PlainTypes(e.Text); plain != e.Text {
+			keys, line := KeysAt(&doc, e.Line, plain)
+			e.Path, e.Text, e.Line = strings.Join(keys, "."), plain, max(e.Line, line)
+		}
+		if e.Text == yamlTab {
+			e.Line = max(e.Line, 1) // the parser counts from 0, and omits that
+			e.Text += ": YAML is indented by spaces, not by tabs"
+		}
+		if len(p.errs) < maxProblems {
+			p.errs = append(p.errs, e)
+		} else {
+			p.more++
+		}
+	}
+	return p.err()
+}
+
+// KeysAt returns the path of keys, outermost first, and the line of the value on a line that the text
+// of an error quotes, or else the common path of all values on it. Line 0 stands for any line.
+func KeysAt(tree *yaml.Node, line int, text string) (keys []string, at int) {
+	var all, quoted [][]string
+	kind := yaml.ScalarNode
+	switch {
+	case strings.HasPrefix(text, "is a list"):
+		kind = yaml.SequenceNode
+	case strings.HasPrefix(text, "is keys"):
+		kind = yaml.MappingNode
+	}
+	var walk func(n *yaml.Node, above []string)
+	walk = func(n *yaml.Node, above []string) {
+		switch n.Kind {
+		case yaml.MappingNode:
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				walk(n.Content[i+1], append(above[:len(above):len(above)], n.Content[i].Value))
+			}
+		case yaml.DocumentNode, yaml.SequenceNode:
+			for _, c := range n.Content {
+				walk(c, above)
+			}
+		}
+		if line != 0 && n.Line != line || n.Kind != kind {
+			return
+		}
+		all = append(all, above)
+		if kind == yaml.ScalarNode && (strings.Contains(text, strconv.Quote(n.Value)) || strings.Contains(text, "`"+n.Value+"`")) {
+			quoted, at = append(quoted, above), n.Line
+		}
+	}
+	walk(tree, nil)
+	if len(quoted) > 0 {
+		all = quoted
+	}
+	for i, path := range all {
+		if i == 0 {
+			keys = path
+		}
+		for j := range keys {
+			if j >= len(path) || path[j] != keys[j] {
+				keys = keys[:j]
+				break
+			}
+		}
+	}
+	return keys, at
+}
+
+// PlainTypes rewords the errors of the YAML decoder for values of the wrong type: they have no names of
+// Go types.
+func PlainTypes(text string) string {
+	text = yamlTime.ReplaceAllString(text, "$1: expected "+exampleTime)
+	return yamlWrongType.ReplaceAllStringFunc(text, plainType)
+}
+
+func plainType(text string) string {
+	parts := yamlWrongType.FindStringSubmatch(text)
+	kind, value, into := parts[1], strings.TrimSpace(parts[2]), parts[3]
+	if is, ok := yamlKinds[kind]; ok {
+		kind = is
+	}
+	expected := "keys with values"
+	switch {
+	case strings.HasPrefix(into, "[]"):
+		expected = "a list"
+	case into == "time.Time":
+		expected = exampleTime
+	case into == "time.Duration":
+		expected = "a time with a unit, such as 10ms"
+	case strings.HasPrefix(into, "int"), strings.HasPrefix(into, "uint"):
+		expected = "a whole number of the key's range"
+	case strings.HasPrefix(into, "float"):
+		expected = "a number"
+	case into == "bool":
+		expected = "true or false"
+	case into == "string":
+		expected = "text"
+	}
+	return strings.TrimSpace(value+" is "+kind) + ", expected " + expected
+}
+
+// ExpectedKeys says which keys a section of a YAML file has, for the error about an unknown one. file
+// is the type of the whole file, section the name that the YAML decoder gives to the section's type.
+func ExpectedKeys(file reflect.Type, section string) string {
+	keys := keysOf(findType(file, section, make(map[reflect.Type]bool)))
+	if len(keys) == 0 {
+		return "remove it"
+	}
+	return "expected one of " + strings.Join(keys, ", ")
+}
+
+// findType returns the struct of that name in values of a type, nil if there is none.
+func findType(t reflect.Type, name string, seen map[reflect.Type]bool) reflect.Type {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || seen[t] {
+		return nil
+	}
+	seen[t] = true
+	if t.String() == name {
+		return t
+	}
+	for f := range t.Fields() {
+		if found := findType(f.Type, name, seen); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// keysOf returns the keys of a struct in YAML; none of nil.
+func keysOf(t reflect.Type) (keys []string) {
+	if t == nil {
+		return nil
+	}
+	for f := range t.Fields() {
+		key, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		switch {
+		case strings.Contains(options, "inline"):
+			keys = append(keys, keysOf(f.Type)...)
+		case key != "" && key != "-":
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
