@@ -83,7 +83,7 @@ func verdictPanel() panel {
 		about:   "Cells are congested by the thresholds above: at the end of the range, and in any window of its last 300. Links are congested by the tags that name them, in the last 300 windows. Since is when the first of the worst location's cells became congested.",
 		targets: []object{sqlTarget(verdictSQL, formatTable)}, defaults: statDefaults(), options: sized(statOptions("/.*/")),
 		overrides: []object{
-			override("congested now", object{"mappings": counts}), override("congested in the range", object{"mappings": counts}),
+			override("congested at the end", object{"mappings": counts}), override("congested in last 300 windows", object{"mappings": counts}),
 			override("congested links", object{"mappings": []object{pattern("^no", "text"), pattern("^0$", "green"), pattern("^[0-9]", "orange")}}),
 			override("since", object{"unit": "dateTimeAsLocal", "noValue": "none"}),
 			override("worst location", object{"links": []object{toSufferers()}}),

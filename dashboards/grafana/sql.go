@@ -227,8 +227,8 @@ const (
 // verdictSQL is the first row of numbers: one row, whatever the range holds. A cell was congested if
 // any of its judged windows was.
 var verdictSQL = ask(`
-SELECT if(known = 0, 'no data', toString(congested) || ' of ' || toString(known)) AS "congested now",
-    if(known = 0, 'no data', toString(ever) || ' of ' || toString(known)) AS "congested in the range",
+SELECT if(known = 0, 'no data', toString(congested) || ' of ' || toString(known)) AS "congested at the end",
+    if(known = 0, 'no data', toString(ever) || ' of ' || toString(known)) AS "congested in last 300 windows",
     if(known = 0, 'no data', (` + linksSQL + `)) AS "congested links",
     if(known = 0, 'no data', if(worst = '', 'none', worst)) AS "worst location", began AS "since"
 FROM

@@ -33,7 +33,7 @@ func axes(v *pagetest.Visitor) (out struct{ Rows, Columns []string }) {
 	return pagetest.Evaluate[struct{ Rows, Columns []string }](v, "({rows: App.axes.rows.map((r) => r.name), columns: App.axes.columns.map((c) => c.name)})")
 }
 
-// TestArrangement folds racks into pods, opens one pod, and shows only congested groups.
+// TestArrangement folds racks into pods, opens one pod, and shows only groups with heavy observations.
 func TestArrangement(t *testing.T) {
 	address := serve(t, podded(48, 6))
 	v := pagetest.Visit(t, address, "dark")
@@ -208,7 +208,7 @@ func TestPictures(t *testing.T) {
 			v.Click("#congested + span")
 			v.Do(chromedp.Focus(chromedp.CSS("#sort")))
 			v.Press("w")
-			v.Screenshot(name + "-congested-worst")
+			v.Screenshot(name + "-heavy-worst")
 			if racks > 16 {
 				v.Open(address + "#fold=1")
 				v.Screenshot(name + "-folded")

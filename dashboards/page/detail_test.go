@@ -76,7 +76,10 @@ func TestCellDetail(t *testing.T) {
 	memory.FlowRows = []querytest.Flow{
 		{Window: querytest.Start.Add(22 * time.Second), Signal: csig.MaxDelay, FlowTotal: query.FlowTotal{
 			Flow:     store.Flow{Src: netip.MustParseAddr("10.0.3.1"), Dst: netip.MustParseAddr("fd00::5"), SrcPort: 4791, DstPort: 7, Proto: 17},
-			SrcGroup: src, DstGroup: dst, Kind: decode.Tag, Observations: 40, Heavy: 10, Location: at, LocationHeavy: 9, Windows: 1,
+			SrcGroup: src, DstGroup: dst, Kind: decode.Tag, Observations: 10, Heavy: 10, Location: at, LocationHeavy: 9, Windows: 1,
+		}},
+		{Window: querytest.Start.Add(22 * time.Second), Signal: csig.MaxDelay, FlowTotal: query.FlowTotal{
+			SrcGroup: src, DstGroup: dst, Kind: decode.Tag, Observations: 30, Heavy: 2, Location: at, LocationHeavy: 2, Windows: 1,
 		}},
 		{Window: querytest.Start.Add(3 * time.Second), Signal: csig.MaxDelay, FlowTotal: query.FlowTotal{
 			Flow: store.Flow{Src: netip.MustParseAddr("10.9.9.9"), Dst: netip.MustParseAddr("10.9.9.8")}, SrcGroup: src, DstGroup: dst, Kind: decode.Tag, Observations: 4,
@@ -143,7 +146,7 @@ func checkDetail(t *testing.T, v *pagetest.Visitor, memory *querytest.Memory, ro
 		"detail-title":    {"rack4 → rack5"},
 		"detail-facts":    {"congested", pagetest.Evaluate[string](v, "Format.quantity(%v, 'ns')", row.MeanValue()), share(row.Heavy, row.Observations)},
 		"detail-places":   {name + " mode", share(row.ModeCount, row.Heavy)},
-		"detail-flows":    {"10.0.3.1:4791 → [fd00::5]:7", "25 % of 40 heavy at " + name},
+		"detail-flows":    {"10.0.3.1:4791 → [fd00::5]:7", "10 heavy observations, at " + name, "everything else in these windows, also of named flows", "30 observations, of which 2 heavy, at " + name},
 		"detail-findings": {"stuck-port (warning)", "12 times", device, "<b>always the same</b>"},
 	} {
 		for _, want := range wants {

@@ -37,7 +37,7 @@ func TestThresholds(t *testing.T) {
 	v := pagetest.Visit(t, server.URL+"/#signal=max_delay&src=rack1&dst=rack2", "dark")
 	const says = "congested from 50 % heavy until below 0.04 %"
 	v.Says("congested-note", says)
-	v.Says("congested-word", "from a window with at least 50 % heavy observations until one with less than 0.04 %")
+	v.Says("congested-word", "from a window with at least 50 % heavy observations until one with less than 0.04 %. Here these are windows of 1 s; in the verdict windows of 1 s, or of 1 min if the range is longer than an hour")
 	v.Says("detail-lines", "Lines: "+says+".")
 	v.Wait("csigscope.current().series")
 	// The parts of the plot's width that have the line color, at two heavy shares.
@@ -109,6 +109,16 @@ func TestStates(t *testing.T) {
 			t.Errorf("%s is listed as %q, want %d, with the title %q", state, item[0], n, item[1])
 		}
 	}
+	when := func() string {
+		return pagetest.Evaluate[string](v, "document.querySelector('#states .end').textContent + ' ' + document.getElementById('congested-word').textContent")
+	}
+	if got := when(); !strings.HasPrefix(got, "at the end of the range: from a window with") || !strings.Contains(got, "Here these are windows of 1 s;") {
+		t.Errorf("of the whole range, the states are %q", got)
+	}
+	v.SetWindow(2)
+	if got := when(); !strings.HasPrefix(got, "at the end of the window: ") {
+		t.Errorf("of a window, the states are %q", got)
+	}
 	v.Says("judge-note", "not judged: "+aggregate.HowToJudge+".")
 	v.Click("#signals button:nth-child(3)")
 	v.Wait("csigscope.current().signal === 'max_delay'")
@@ -127,7 +137,20 @@ func TestAddressHoldsState(t *testing.T) {
 	v.Click("#legend li:nth-child(2) button")
 	v.Click("#theme") // dark
 	v.Click("#theme") // light
+	facts := func() string { return pagetest.Evaluate[string](v, "document.getElementById('facts').textContent") }
+	if got := facts(); !strings.Contains(got, "2026-01-20 10:00:00 UTC+01:00") || !strings.Contains(got, "heavy, whole range") {
+		t.Errorf("the header says %q", got)
+	}
+	v.Import("Format", "format.js")
+	if got := pagetest.Evaluate[string](v, "Format.time(1784000000000000000n, 1e9, false, true)"); !strings.HasSuffix(got, " UTC+02:00") {
+		t.Errorf("a time of July is %q", got)
+	}
+	v.Says("zone", "Show UTC")
 	v.Click("#zone")
+	v.Says("zone", "Show local time")
+	if got := facts(); !strings.Contains(got, "2026-01-20 09:00:00 UTC") {
+		t.Errorf("in UTC, the header says %q", got)
+	}
 	v.SetWindow(17)
 	v.Do(chromedp.Focus(chromedp.CSS("#mode")))
 	v.Press(kb.ArrowDown, kb.ArrowDown, kb.End, kb.Enter, kb.Escape)

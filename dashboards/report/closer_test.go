@@ -1,7 +1,9 @@
 package report_test
 
 import (
+	"bytes"
 	"math"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +102,15 @@ func TestWideDistributions(t *testing.T) {
 		}
 		if heavy != want {
 			t.Errorf("%s: %d observations are heavy, want %d", signal, heavy, want)
+		}
+		var page bytes.Buffer
+		if err := (&report.Report{Signals: signals}).WriteHTML(&page); err != nil {
+			t.Fatal(err)
+		}
+		for _, bar := range regexp.MustCompile(`<title>(.*?) to below (.*?):`).FindAllStringSubmatch(page.String(), -1) {
+			if bar[1] == bar[2] {
+				t.Errorf("%s: a bar is of %s to below %s", signal, bar[1], bar[2])
+			}
 		}
 	}
 }

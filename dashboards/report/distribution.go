@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -74,7 +75,7 @@ func (b *builder) axis(encoding aggregate.Encoding, table *csig.Table, low, high
 			cut = int(csig.DistIndex(hi)) + 1
 		}
 		value := b.signal.Unit().FromStored(at)
-		a.blank.Threshold, a.blank.thresholdText = &value, b.text(float64(at))
+		a.blank.Threshold, a.blank.thresholdText = &value, b.edge(at)
 		low, high = min(low, uint16(max(cut-1, 0))), max(high, uint16(min(cut, int(csig.DistIndex(table.Codes()-1)))))
 	}
 	width := (int(high)-int(low))/maxBins + 1
@@ -102,15 +103,24 @@ func (a *axis) add(b *builder, table *csig.Table, first, last uint16, heavy bool
 	unit := b.signal.Unit()
 	bin := Bin{Low: unit.FromStored(low), Heavy: heavy}
 	if len(a.first) == 0 {
-		a.blank.edges = []string{b.text(float64(low))}
+		a.blank.edges = []string{b.edge(low)}
 	}
 	edge := ""
 	if !open {
 		v := unit.FromStored(high)
-		bin.High, edge = &v, b.text(float64(high))
+		bin.High, edge = &v, b.edge(high)
 	}
 	a.first = append(a.first, first)
 	a.blank.Bins, a.blank.edges = append(a.blank.Bins, bin), append(a.blank.edges, edge)
+}
+
+// edge returns a bound of bins as text. Shares have more digits than those of cells: bins of wide tags
+// can be narrower than 0.1 %.
+func (b *builder) edge(stored uint64) string {
+	if b.signal.Unit() == csig.Ratio {
+		return fmt.Sprintf("%.4g %%", float64(stored)/1e4)
+	}
+	return b.text(float64(stored))
 }
 
 // distributions counts the codes in the bins. It leaves out layouts without codes.

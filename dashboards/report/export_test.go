@@ -8,6 +8,9 @@ import (
 // Natural exports natural to tests.
 var Natural = natural
 
+// VerdictOf exports verdictOf to tests.
+var VerdictOf = verdictOf
+
 // Ramps exports the stops of both themes to tests.
 var Ramps = map[string][]stop{"dark": darkRamp, "light": lightRamp}
 

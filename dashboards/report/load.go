@@ -151,17 +151,17 @@ func heavyFrom(table *csig.Table, capacity uint64) float64 {
 
 // String returns the load in words.
 func (l *Load) String() string {
-	n := l.Steady + l.Bursty + l.Unclear
+	n, window := l.Steady+l.Bursty+l.Unclear, csig.FormatQuantity(csig.Nanosecond, float64(l.Window))
 	switch {
 	case l.Bursty > 0:
-		s := fmt.Sprintf("bursts in %d of %d windows of %s: %s of their observations met %s, the others %s", l.Bursty, n, l.Window,
+		s := fmt.Sprintf("load in bursts in %d of %d windows of %s (there %s of the observations had a value near %s, the rest near %s)", l.Bursty, n, window,
 			percent(*l.InBursts), l.within, l.between)
 		if l.Steady > 0 {
-			s += fmt.Sprintf("; steady in %d", l.Steady)
+			s += fmt.Sprintf("; steady load in %d", l.Steady)
 		}
 		return s
 	case l.Steady > 0:
-		return fmt.Sprintf("steady in %d of %d windows of %s", l.Steady, n, l.Window)
+		return fmt.Sprintf("steady load in %d of %d windows of %s", l.Steady, n, window)
 	}
-	return fmt.Sprintf("neither steady nor in clear bursts, in %d windows of %s", n, l.Window)
+	return fmt.Sprintf("load neither steady nor in clear bursts, in %d windows of %s", n, window)
 }

@@ -23,10 +23,10 @@ func TestLoad(t *testing.T) {
 		t.Fatalf("load is %+v", l)
 	}
 	for text, load := range map[string]report.Load{
-		"bursts in 1 of 1 windows":             *l,
-		"steady in 2 of 3 windows of 1s":       {Window: time.Second, Steady: 2, Unclear: 1},
-		"neither steady nor in clear bursts":   {Window: time.Second, Unclear: 4},
-		"25.0 % of their observations met 4.7": *l,
+		"load in bursts in 1 of 1 windows":                       *l,
+		"steady load in 2 of 3 windows of 1 s":                   {Window: time.Second, Steady: 2, Unclear: 1},
+		"load neither steady nor in clear bursts":                {Window: time.Second, Unclear: 4},
+		"25.0 % of the observations had a value near 4.7 %, the": *l,
 	} {
 		if !strings.Contains(load.String(), text) {
 			t.Errorf("%q lacks %q", load.String(), text)
@@ -87,11 +87,11 @@ func TestLoadOfDelays(t *testing.T) {
 		values map[uint64]uint64
 		says   string
 	}{
-		"delays in bursts":        {csig.MaxDelay, named{}, map[uint64]uint64{1500: 250, 2500: 50, 80_000: 60, 120_000: 40}, "bursts in 1 of 1 windows of 1s: 25.0 % of their observations met 96.36 us, the others 1.771 us"},
-		"steady delays":           {csig.MaxDelay, named{}, map[uint64]uint64{50_000: 250, 55_000: 50}, "steady in 1 of 1 windows"},
+		"delays in bursts":        {csig.MaxDelay, named{}, map[uint64]uint64{1500: 250, 2500: 50, 80_000: 60, 120_000: 40}, "in bursts in 1 of 1 windows of 1 s (there 25.0 % of the observations had a value near 96.36 us, the rest near 1.771 us)"},
+		"steady delays":           {csig.MaxDelay, named{}, map[uint64]uint64{50_000: 250, 55_000: 50}, "steady load in 1 of 1 windows"},
 		"long delays of any kind": {csig.MaxDelay, named{}, spread, "neither steady nor in clear bursts"},
-		"bandwidth in bursts":     {csig.MinABW, sized{}, map[uint64]uint64{100_000: 50, 9_000_000: 50}, "bursts in 1 of 1 windows of 1s: 50.0 % of their observations met 110.6 Mbit/s, the others 8.978 Gbit/s"},
-		"steady bandwidth":        {csig.MinABW, sized{}, map[uint64]uint64{5_000_000: 50, 5_500_000: 50}, "steady in 1 of 1 windows"},
+		"bandwidth in bursts":     {csig.MinABW, sized{}, map[uint64]uint64{100_000: 50, 9_000_000: 50}, "in bursts in 1 of 1 windows of 1 s (there 50.0 % of the observations had a value near 110.6 Mbit/s, the rest near 8.978 Gbit/s)"},
+		"steady bandwidth":        {csig.MinABW, sized{}, map[uint64]uint64{5_000_000: 50, 5_500_000: 50}, "steady load in 1 of 1 windows"},
 		"of unknown ports":        {csig.MinABW, named{}, map[uint64]uint64{100_000: 50, 9_000_000: 50}, ""},
 	} {
 		l := loadOf(t, test.signal, test.names, test.values)

@@ -28,7 +28,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 		if f.From != "" {
 			fmt.Fprintf(b, ", %s to %s", f.From, f.To)
 		}
-		fmt.Fprintf(b, ".\n  Otherwise: %s.\n", f.Otherwise)
+		fmt.Fprintf(b, ".\n  If that is not the cause: %s.\n", f.Otherwise)
 		for _, p := range f.Packets {
 			fmt.Fprintf(b, "  Packets of %s\n", plain(p.String()))
 		}
@@ -41,7 +41,10 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	for _, c := range r.Counts {
 		fmt.Fprintf(b, "| %s | %d | %s |\n", plain(c.Name), c.N, plain(c.About))
 	}
-	fmt.Fprintf(b, "\n## Unknown\n\n")
+	fmt.Fprintf(b, "\n## What this report cannot tell\n\n")
+	if len(r.Unknown) == 0 {
+		fmt.Fprintf(b, "Nothing.\n")
+	}
 	for _, u := range r.Unknown {
 		fmt.Fprintf(b, "* %s\n", plain(u))
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/aggregate/flow"
+	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/dashboards/report"
 	"github.com/csigscope/csigscope/dashboards/report/source"
 	"github.com/csigscope/csigscope/decode"
@@ -306,6 +307,27 @@ func TestSeverity(t *testing.T) {
 		}
 		if got := report.Severity(tt.signal, cells, tt.capacity, tt.at); math.Abs(got-tt.want) > 1e-9 {
 			t.Errorf("%s of %v: %g is at %g, want %g", tt.signal, tt.means, tt.at, got, tt.want)
+		}
+	}
+}
+
+// TestRest checks the words about places that a verdict leaves out: those beyond the limit, and those
+// that were never congested.
+func TestRest(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		statements, calm int
+		want             string
+	}{
+		{10, 0, ""},
+		{11, 0, "1 more place had fewer heavy observations."},
+		{3, 2, "2 more places had heavy observations, but not enough to be congested."},
+		{12, 1, "2 more places had fewer heavy observations. 1 more place had heavy observations, but not enough to be congested."},
+	} {
+		v := &query.FabricVerdict{Statements: make([]query.Statement, test.statements)}
+		v.Rest.Places = test.calm
+		if got := report.VerdictOf(v); got.Rest() != test.want || got.LeftOut != max(test.statements-10, 0)+test.calm {
+			t.Errorf("%d statements and %d calm places: %d left out, %q", test.statements, test.calm, got.LeftOut, got.Rest())
 		}
 	}
 }

@@ -73,11 +73,21 @@ func histogramSVG(d *Distribution) template.HTML {
 		fmt.Fprintf(&b, `<text x="%.1f" y="%g" text-anchor="%s">%s</text>`, x, histogramHeight+line, anchor, template.HTMLEscapeString(text))
 	}
 	last := len(d.Bins)
+	end := d.edges[last]
+	if end == "" {
+		end = d.edges[last-1] + " and more"
+	}
 	label(0, "start", d.edges[0], 12)
-	if text := d.edges[last]; text != "" {
-		label(histogramWidth, "end", text, 12)
-	} else {
-		label(histogramWidth, "end", d.edges[last-1]+" and more", 12)
+	label(histogramWidth, "end", end, 12)
+	// Bars between have labels too, where there is room.
+	wide := func(text string) float64 { return letterWidth * 1.2 * float64(len([]rune(text))) }
+	free := wide(d.edges[0])
+	for _, at := range []int{last / 4, last / 2, 3 * last / 4} {
+		x, half := histogramWidth*float64(at)/float64(last), wide(d.edges[at])/2
+		if x-half > free && x+half < histogramWidth-wide(end) {
+			label(x, "middle", d.edges[at], 12)
+			free = x + half
+		}
 	}
 	if at := d.thresholdEdge; at >= 0 {
 		x := histogramWidth * float64(at) / float64(last)
@@ -136,7 +146,7 @@ func (d *Distribution) bars(b *strings.Builder, width, height float64) {
 
 // label returns the tooltip of a bar.
 func (d *Distribution) label(i int) string {
-	values := d.edges[i] + " to " + d.edges[i+1]
+	values := d.edges[i] + " to below " + d.edges[i+1]
 	if d.edges[i+1] == "" {
 		values = d.edges[i] + " and more"
 	}

@@ -17,7 +17,9 @@ type Verdict struct {
 	Text       string      `json:"text"`
 	Notes      []string    `json:"notes"`
 	Statements []Statement `json:"statements"`         // most heavy observations first
-	LeftOut    int         `json:"left_out,omitempty"` // places with fewer heavy observations
+	LeftOut    int         `json:"left_out,omitempty"` // places without a statement here
+
+	calm int // those of LeftOut that were not congested
 }
 
 // Statement describes one location that limits cells.
@@ -104,7 +106,7 @@ func windowsOf(from, to time.Time, window time.Duration) (time.Time, time.Time) 
 func verdictOf(v *query.FabricVerdict) *Verdict {
 	out := &Verdict{Kind: v.Kind.String(), Text: v.Text, Notes: v.Notes, Statements: []Statement{}}
 	shown := v.Statements[:min(len(v.Statements), maxStatements)]
-	out.LeftOut = len(v.Statements) - len(shown) + v.Rest.Places
+	out.LeftOut, out.calm = len(v.Statements)-len(shown)+v.Rest.Places, v.Rest.Places
 	for i := range shown {
 		s := &shown[i]
 		one := Statement{
@@ -144,13 +146,21 @@ func (c *Coverage) producers() query.Producers {
 
 // Rest says how many places are left out; it is empty if there are none.
 func (v *Verdict) Rest() string {
-	if v.LeftOut == 0 {
-		return ""
+	var parts []string
+	if n := v.LeftOut - v.calm; n > 0 {
+		parts = append(parts, morePlaces(n)+" had fewer heavy observations.")
 	}
-	if v.LeftOut == 1 {
-		return "1 more place had fewer heavy observations."
+	if v.calm > 0 {
+		parts = append(parts, morePlaces(v.calm)+" had heavy observations, but not enough to be congested.")
 	}
-	return fmt.Sprintf("%d more places had fewer heavy observations.", v.LeftOut)
+	return strings.Join(parts, " ")
+}
+
+func morePlaces(n int) string {
+	if n == 1 {
+		return "1 more place"
+	}
+	return fmt.Sprintf("%d more places", n)
 }
 
 // Detail returns the tightest value of each signal in words.

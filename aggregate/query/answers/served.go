@@ -54,13 +54,17 @@ func verdictLines(v *wire.VerdictResponse) []string {
 	for _, s := range v.Statements {
 		lines = append(lines, fmt.Sprintf("%3d  %s", s.Rank, s.Text))
 	}
-	if more := v.Total - uint64(len(v.Statements)) + v.RestPlaces; more > 0 {
+	rest := func(more uint64, with string) {
 		places := "places"
 		if more == 1 {
 			places = "place"
 		}
-		lines = append(lines, fmt.Sprintf("     and %d more %s with fewer heavy observations", more, places))
+		if more > 0 {
+			lines = append(lines, fmt.Sprintf("     and %d more %s with %s", more, places, with))
+		}
 	}
+	rest(v.Total-uint64(len(v.Statements)), "fewer heavy observations")
+	rest(v.RestPlaces, "heavy observations, but not enough to be congested")
 	for _, note := range v.Notes {
 		lines = append(lines, "note: "+note)
 	}

@@ -202,11 +202,14 @@ function fill(list, rows, nothing, total) {
 
 function flow(f) {
   const end = (address, port) => (address.includes(":") ? `[${address}]` : address) + (port ? `:${port}` : "");
-  const name = f.others ? "all others" : `${end(f.src_address, f.src_port)} \u2192 ${end(f.dst_address, f.dst_port)}`;
-  const about = [`${Format.share(f.heavy_ratio)} of ${Format.shortCount(f.observations)} heavy`];
+  const heavy = Format.shortCount(f.heavy);
+  // A row of a named flow counts only its heavy observations.
+  const [name, about] = f.others
+    ? ["everything else in these windows, also of named flows", [`${Format.shortCount(f.observations)} observations, of which ${heavy} heavy`]]
+    : [`${end(f.src_address, f.src_port)} \u2192 ${end(f.dst_address, f.dst_port)}`, [`${heavy} heavy observations`]];
   if (f.mode) about.push(`at ${f.mode.location}`);
-  if (f.sampled) about.push(`(estimated from ${Format.shortCount(f.sampled)} samples)`);
-  return element("li", "", name, element("small", "", about.join(" ")));
+  if (f.sampled) about.push(`estimated from ${Format.shortCount(f.sampled)} samples`);
+  return element("li", "", name, element("small", "", about.join(", ")));
 }
 
 function finding(f) {

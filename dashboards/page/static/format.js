@@ -59,7 +59,8 @@ export function duration(ns) {
 
 const two = (v) => String(v).padStart(2, "0");
 
-// time prints Unix ns (BigInt) with as many decimals as windows of step ns need.
+// time prints Unix ns (BigInt) with as many decimals as windows of step ns need, and with the date and
+// the zone if withDate is set.
 export function time(ns, step, utc, withDate) {
   const d = new Date(Number(ns / 1000000n));
   const get = (part) => (utc ? d[`getUTC${part}`]() : d[`get${part}`]());
@@ -67,12 +68,13 @@ export function time(ns, step, utc, withDate) {
   const decimals = step % 1e9 === 0 ? 0 : step % 1e6 === 0 ? 3 : 6;
   if (decimals) text += `.${String(ns % 1000000000n).padStart(9, "0").slice(0, decimals)}`;
   if (!withDate) return text;
-  return `${get("FullYear")}-${two(get("Month") + 1)}-${two(get("Date"))} ${text}`;
+  return `${get("FullYear")}-${two(get("Month") + 1)}-${two(get("Date"))} ${text} ${zone(ns, utc)}`;
 }
 
-export function zone(utc) {
+// zone names the zone of a time, such as UTC+01:00: a local zone can have a summer time.
+export function zone(ns, utc) {
   if (utc) return "UTC";
-  const minutes = -new Date().getTimezoneOffset();
+  const minutes = -new Date(Number(ns / 1000000n)).getTimezoneOffset();
   const size = Math.abs(minutes);
   return `UTC${minutes < 0 ? "\u2212" : "+"}${two(Math.floor(size / 60))}:${two(size % 60)}`;
 }

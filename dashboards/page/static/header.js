@@ -36,7 +36,7 @@ export function show({ view, model, signal, axes, matrices, timeline, ranked }) 
   const unjudged = signal.total.state.some((state) => STATES[state] === "not_judged");
   find("judge-note").textContent = unjudged ? `${Panels.meanings(signal).not_judged}.` : "";
   find("judge-word").textContent = bundle.signals.map((s) => s.not_judged_hint).find(Boolean) || "";
-  const notes = ["share of each window's observations"];
+  const notes = ["share of each window's observations", `times in ${Format.zone(model.windows[0], view.utc)}`];
   const rows = timeline.locations.length;
   if (ranked.length > rows) notes.push(`the first ${rows} of ${ranked.length} locations`);
   find("timeline-note").textContent = notes.join(", ");
@@ -45,7 +45,7 @@ export function show({ view, model, signal, axes, matrices, timeline, ranked }) 
   Panels.tabs(bundle.signals, view.signal, App.setSignal);
   Panels.levels(Object.keys(LEVEL_FIELDS), view.level, App.setLevel);
   find("scrubber").max = model.windows.length - 1;
-  find("zone").ariaPressed = String(view.utc);
+  find("zone").textContent = view.utc ? "Show local time" : "Show UTC";
   if (bundle.heavy_only) {
     Panels.banner("Rows below 1 s exist only where something was heavy: here, cells without data may be clear, and means lean to the heavy side.");
   }
@@ -70,24 +70,27 @@ function facts(view, model, signal) {
   const { sum } = signal;
   const share = (v) => Format.share(v / sum.observations);
   const end = model.windows.at(-1) + BigInt(model.step);
+  const whole = ", whole range";
   Panels.facts([
     ["from", Format.time(model.windows[0], model.step, view.utc, true)],
     ["to", Format.time(end, model.step, view.utc, true)],
     ["window", Format.duration(model.step), bundle.resolution_ns ? `made from rows of ${Format.duration(bundle.resolution_ns)}` : ""],
-    ["observations", Format.shortCount(sum.observations), `${Format.count(sum.observations)} of ${Panels.short(view.signal)}`],
-    ["heavy", share(sum.heavy), "share of heavy observations"],
-    ["trimmed", share(sum.trimmed), "share of observations from trimmed packets"],
-    ["untouched", share(sum.untouched), "share of observations that no hop updated"],
+    ["observations", Format.shortCount(sum.observations), `${Format.count(sum.observations)} of ${Panels.short(view.signal)}`, whole],
+    ["heavy", share(sum.heavy), "share of heavy observations", whole],
+    ["trimmed", share(sum.trimmed), "share of observations from trimmed packets", whole],
+    ["untouched", share(sum.untouched), "share of observations that no hop updated", whole],
   ]);
 }
 
 // moment follows the present window.
 export function moment({ view, model, frame, waiting, map }) {
-  if (!waiting) Panels.states(frame.states(), frame.signal);
-  find("map-note").textContent = map.most ? "how many congested cells have a port as the mode of their bottleneck" : "no cell is congested";
-  find("map-high").textContent = map.most > 1 ? `${map.most} cells` : "1 cell";
   const whole = view.window === -1;
   const now = view.window === Live.NOW;
+  const end = whole ? "at the end of the range" : now ? "now" : "at the end of the window";
+  if (!waiting) Panels.states(frame.states(), frame.signal, end);
+  const calm = `no cell is congested ${end}${whole ? " (choose a window to see earlier ones)" : ""}`;
+  find("map-note").textContent = map.most ? `how many cells, congested ${end}, have a port as the mode of their bottleneck` : calm;
+  find("map-high").textContent = map.most > 1 ? `${map.most} cells` : "1 cell";
   find("whole").ariaPressed = String(whole);
   find("now").hidden = !Live.on();
   find("now").ariaPressed = String(now);
@@ -102,6 +105,6 @@ function when(view, model) {
   const now = view.window === Live.NOW;
   const start = now ? Live.moment() : model.windows[view.window];
   if (start === null) return "now";
-  const time = `${Format.time(start, model.step, view.utc, true)} ${Format.zone(view.utc)}`;
+  const time = Format.time(start, model.step, view.utc, true);
   return now ? `now: ${time}` : `${time} \u00b7 ${view.window + 1} / ${model.windows.length}`;
 }

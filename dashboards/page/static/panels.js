@@ -53,8 +53,8 @@ export function title(info) {
 }
 
 export function facts(pairs) {
-  find("facts").replaceChildren(...pairs.map(([name, value, hint]) => {
-    const item = element("div", "", explain(element("dt", "", name)), element("dd", "", value));
+  find("facts").replaceChildren(...pairs.map(([name, value, hint, range = ""]) => {
+    const item = element("div", "", explain(element("dt", "", name + range), name), element("dd", "", value));
     if (hint) item.title = hint;
     return item;
   }));
@@ -104,23 +104,28 @@ export function rule({ onset_ratio: onset, clear_ratio: clear }) {
   return `congested from ${Format.exactly(onset)} heavy until below ${Format.exactly(clear)}`;
 }
 
-// definition is the rule for somebody who does not know the word.
-export function definition({ onset_ratio: onset, clear_ratio: clear }) {
-  return `from a window with at least ${Format.exactly(onset)} heavy observations until one with less than ${Format.exactly(clear)}`;
+// definition is the rule for somebody who does not know the word, with the windows that it judges. If
+// their length is 0, the server chooses 1 min as soon as these are complete.
+export function definition({ onset_ratio: onset, clear_ratio: clear, resolution_ns: length }) {
+  return `from a window with at least ${Format.exactly(onset)} heavy observations until one with less than ${Format.exactly(clear)}. `
+    + `Here these are windows of ${length ? Format.duration(length) : "1 min, or of 1 s as long as those of 1 min are incomplete"}; `
+    + "in the verdict windows of 1 s, or of 1 min if the range is longer than an hour";
 }
 
 // meanings explains the states of a signal's cells, and what to do about them.
 export function meanings({ info, model: { bundle } }) {
   return {
-    congested: rule(bundle), brief: "brief: something was heavy, and the cell is not congested", clear: "clear: nothing was heavy",
+    congested: rule(bundle), brief: "brief: something was heavy in the last 300 windows, but the cell is not congested at the end",
+    clear: "clear: nothing was heavy in the last 300 windows",
     too_few: `too few samples: fewer than ${bundle.min_observations}, now and in each of the last 300 windows`, no_data: "no data: nothing was observed",
     not_judged: `not judged: ${info.not_judged_hint || "no threshold applies"}`,
   };
 }
 
-export function states(counts, signal) {
+// states counts the cells by state; end says at which time.
+export function states(counts, signal, end) {
   const about = meanings(signal);
-  find("states").replaceChildren(...Object.entries(STATES).map(([state, name]) => {
+  find("states").replaceChildren(element("li", "end", `${end}:`), ...Object.entries(STATES).map(([state, name]) => {
     const item = element("li", state, element("b", "", Format.count(counts[state])), ` ${name}`);
     item.title = about[state];
     return item;
@@ -129,7 +134,7 @@ export function states(counts, signal) {
 
 export function legend(signal, ranked, highlight, choose) {
   const heavy = signal.sum.heavy || 1;
-  find("legend-note").textContent = ranked.length ? "share of heavy observations" : "";
+  find("legend-note").textContent = ranked.length ? "share of heavy observations in the whole range" : "";
   const items = ranked.map((c) => {
     const location = signal.model.locations[c.location];
     const bar = element("span", "share");

@@ -306,7 +306,7 @@ func (c *Captures) unknown(result *replay.Result, e *replay.Examined) []string {
 		list = append(list, "without a fabric file (--fabric), locations are raw locator metadata and groups are prefixes")
 	}
 	if e.Findings == nil {
-		list = append(list, "two captures, before and after a switch, show its effect on packets: csigscope conform")
+		list = append(list, "whether a single switch treats tags correctly: capture before and after it, and run csigscope conform")
 	}
 	return list
 }

@@ -34,7 +34,7 @@ export function MatrixPanel({ data, width, height, options }: PanelProps<Options
       {drawing.rows.length && drawing.columns.length ? (
         <Canvas drawing={drawing} kind={options.kind} width={width} height={height - BAR - LEGEND} format={formatOf(mean)} />
       ) : (
-        <div style={{ height: height - BAR - LEGEND }}><Message>no congested cell in this range</Message></div>
+        <div style={{ height: height - BAR - LEGEND }}><Message>no cell with heavy observations in this range</Message></div>
       )}
       <Legend drawing={drawing} options={options} format={formatOf(mean)} />
     </div>
@@ -51,7 +51,7 @@ function Controls({ drawing }: { drawing: Drawing }) {
   const { congested, folded, inside } = useSyncExternalStore(view.subscribe, view.get);
   return (
     <div style={{ height: BAR, display: "flex", gap: 16, alignItems: "center", whiteSpace: "nowrap" }}>
-      <Checkbox label="only congested" value={congested} onChange={(e) => view.set({ congested: e.currentTarget.checked })} />
+      <Checkbox label="only with heavy" value={congested} onChange={(e) => view.set({ congested: e.currentTarget.checked })} />
       {drawing.pods && <Checkbox label="by pod" value={folded} onChange={(e) => view.set({ folded: e.currentTarget.checked, inside: null })} />}
       {inside && <Button size="sm" variant="secondary" icon="arrow-left" onClick={() => view.set({ inside: null })}>{inside.src} to {inside.dst}</Button>}
       <span style={{ marginLeft: "auto" }}>{drawing.congested} of {drawing.known} cells congested{drawing.left > 0 && `, ${drawing.left} groups left out`}</span>

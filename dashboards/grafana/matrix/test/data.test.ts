@@ -62,7 +62,7 @@ test("high values are worse where the signal says so", () => {
   assert.deepEqual([d.cells.severity[1], d.cells.severity[2]], [1, 0]);
 });
 
-test("only congested leaves rows and columns with a congested or brief cell", () => {
+test("only with heavy leaves rows and columns with a congested or brief cell", () => {
   const groups = ["r1", "r2", "r3"].map((n) => rack(n));
   const cells = [cell("r1", "r2"), cell("r2", "r3", { state: "brief", heavy: 0.01 }), cell("r3", "r1", { state: "congested", heavy: 0.5 })];
   const d = draw(cells, groups, { ...all, congested: true }, about());
