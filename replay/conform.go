@@ -101,7 +101,7 @@ func (c *Conformance) WriteText(w io.Writer) error {
 	}
 	for i := range c.Findings {
 		f := &c.Findings[i]
-		fmt.Fprintf(w, "\n%s: %s: %d packets\n  demanded   %s (%s)\n  otherwise  %s\n", f.Severity, f.Rule, f.Count, f.Demand, f.Source, f.Otherwise)
+		fmt.Fprintf(w, "\n%s: %s: %d packets\n  demanded     %s (%s)\n  other cause  %s\n", f.Severity, f.Rule, f.Count, f.Demand, f.Source, f.Otherwise)
 		for k := range f.Examples {
 			fmt.Fprintf(w, "  %s\n", f.Examples[k].String())
 		}

@@ -239,7 +239,7 @@ type Settings struct {
 	// bound for shorter windows and a lower bound for longer ones.
 	Lateness        time.Duration
 	FineHeavyOnly   bool
-	MaxSeries         int
+	MaxSeries       int
 	Flows           FlowLimits
 	LocateUntouched bool
 	UDPRepeat       time.Duration

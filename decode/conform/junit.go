@@ -46,7 +46,7 @@ func (r *Report) WriteJUnit(w io.Writer, device string) error {
 		f := found[about.Name]
 		switch {
 		case f != nil && f.Severity != Note:
-			c.Failure = &junitResult{Message: fmt.Sprintf("%d packets (%s)", f.Count, about.Source), Text: examplesText(f) + "otherwise: " + about.Otherwise}
+			c.Failure = &junitResult{Message: fmt.Sprintf("%d packets (%s)", f.Count, about.Source), Text: examplesText(f) + "other cause: " + about.Otherwise}
 			suite.Failures++
 		case r.Counts.Judged == 0:
 			c.Skipped = &junitResult{Message: "no packet was found on both sides"}
