@@ -38,7 +38,7 @@ type State int32
 const (
 	// Not set.
 	State_STATE_UNSPECIFIED State = 0
-	// Nothing was observed recently.
+	// Nothing was observed, or not in the last 300 windows; live, not for collect.max_age.
 	State_STATE_NO_DATA State = 1
 	// Fewer than 10 untrimmed observations, without their weight.
 	State_STATE_TOO_FEW State = 2
@@ -2822,7 +2822,9 @@ func (x *ExportedFlow) GetFlow() *Flow {
 	return nil
 }
 
-// Measure is a value; the name of the set field is its unit.
+// Measure is a value; the name of the set field is its unit. As a trend it is a difference, and may be
+// negative. Each observation counts as the midpoint of its bucket in the signal's table: with steps of
+// 8.192 Mbit/s, 4096000 means 0 to 8.192 Mbit/s, and a value may exceed the capacity.
 type Measure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The value; the field that is set names the unit.
@@ -2921,7 +2923,7 @@ type Measure_Bps struct {
 }
 
 type Measure_Ratio struct {
-	// From 0 to 1.
+	// A share, 0.41 for 41 %; as a trend from -1 to 1.
 	Ratio float64 `protobuf:"fixed64,2,opt,name=ratio,proto3,oneof"`
 }
 
@@ -2950,13 +2952,13 @@ type Bottleneck struct {
 	Location string `protobuf:"bytes,1,opt,name=location,proto3" json:"location,omitempty"`
 	// Heavy observations that name it.
 	Heavy uint64 `protobuf:"varint,2,opt,name=heavy,proto3" json:"heavy,omitempty"`
-	// Share of the cell's heavy observations.
+	// Share of the heavy observations of the cell, or of the flow whose mode it is.
 	ShareRatio float64 `protobuf:"fixed64,3,opt,name=share_ratio,json=shareRatio,proto3" json:"share_ratio,omitempty"`
 	// Evidence for the location: locator only, or the evidence that located observations of the cell
 	// more closely: path (a path table), ecmp (the hashes of the switches), tap (taps in the middle
 	// of the fabric). Unknown for flows.
 	Evidence []string `protobuf:"bytes,5,rep,name=evidence,proto3" json:"evidence,omitempty"`
-	// Mean of those observations; unknown for a runner-up, and in history.
+	// Mean of those observations; unknown for a runner-up, for flows, and in history.
 	Mean          *Measure `protobuf:"bytes,4,opt,name=mean,proto3" json:"mean,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3036,7 +3038,9 @@ type Cell struct {
 	Dst string `protobuf:"bytes,2,opt,name=dst,proto3" json:"dst,omitempty"`
 	// Kind of the observations: tags at receivers, or reflections at senders.
 	Kind Kind `protobuf:"varint,3,opt,name=kind,proto3,enum=csigscope.query.v1.Kind" json:"kind,omitempty"`
-	// The state at the end of the range: the last 300 windows before it decide.
+	// The state at the end of the range: the last 300 windows before it decide. In history they last
+	// 1 min if from, to and the step of a timeline or a table are whole minutes and the last minute is
+	// stored. Otherwise they last 1 s, or less with a shorter step or if only shorter ones are stored.
 	State State `protobuf:"varint,4,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	// For a congested cell: the start of the first window that reached the onset, within the last 300
 	// windows. Not set in windows of a timeline or a table.
@@ -3326,8 +3330,10 @@ type About struct {
 	To *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=to,proto3" json:"to,omitempty"`
 	// Number of windows in memory that are added up, including those without observations.
 	Windows uint32 `protobuf:"varint,8,opt,name=windows,proto3" json:"windows,omitempty"`
-	// Share of the known producers that have sent rows of the newest window; in a path's history,
-	// share of the range without a known gap. JSON omits 0.
+	// Share of the known producers that have sent rows of the newest window. In the history of a
+	// path or a verdict, share of the range for which no loss is recorded. Losses are rows that
+	// were lost, and restarts of a tap's process. A silent tap is no loss, nor are packets that the kernel
+	// dropped. JSON omits 0.
 	CompletenessRatio float64 `protobuf:"fixed64,9,opt,name=completeness_ratio,json=completenessRatio,proto3" json:"completeness_ratio,omitempty"`
 	// All of the windows are final: only late packets may change them. If false, the newest ones have
 	// provisional rows, or a tap may have further rows. Windows of the store are always final.
@@ -3341,10 +3347,12 @@ type About struct {
 	ClearRatio float64 `protobuf:"fixed64,31,opt,name=clear_ratio,json=clearRatio,proto3" json:"clear_ratio,omitempty"`
 	// How to get states for cells or links of this answer that are not judged. JSON omits it if all are.
 	NotJudgedHint string `protobuf:"bytes,32,opt,name=not_judged_hint,json=notJudgedHint,proto3" json:"not_judged_hint,omitempty"`
-	// The server's time when it answered; all pages of an answer of the store have the time of the first page.
+	// The server's time when it answered. All pages of an answer of the store have the time of the first
+	// page. A snapshot of a watch is shared with other clients, for at most a second.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	// Seconds from the end of the newest window with observations until as_of; in history, from the
-	// end of the range, or of the last stored window before it. Not set before the first window.
+	// end of the range, or of the last stored window before it. Not set before the first window, or once
+	// all producers that wrote are forgotten.
 	AgeS *float64 `protobuf:"fixed64,20,opt,name=age_s,json=ageS,proto3,oneof" json:"age_s,omitempty"`
 	// Producers that should send; see HealthResponse. In history, present_producers, and the live
 	// ones that wrote in the day before the end of the range and were not forgotten since.
@@ -3688,7 +3696,8 @@ type Statement struct {
 	Place string `protobuf:"bytes,3,opt,name=place,proto3" json:"place,omitempty"`
 	// The kind of the place.
 	Kind StatementKind `protobuf:"varint,4,opt,name=kind,proto3,enum=csigscope.query.v1.StatementKind" json:"kind,omitempty"`
-	// State at the end of the range: the worst of all signals.
+	// State at the end of the range: the worst of all signals. In history the windows that decide it last
+	// 1 s, or 1 min if the range is longer than an hour.
 	State State `protobuf:"varint,5,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	// For a congested place: the start of the first window that reached the onset.
 	Since *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
@@ -4344,7 +4353,8 @@ type PathResponse struct {
 	Cell *Cell `protobuf:"bytes,2,opt,name=cell,proto3" json:"cell,omitempty"`
 	// Available bandwidth on the path: the mean of such a signal.
 	Room *Measure `protobuf:"bytes,3,opt,name=room,proto3" json:"room,omitempty"`
-	// The limiting location.
+	// The mode of the cell, not set if the cell has none, such as without heavy observations. The limit
+	// of a route is something else: the tightest known link, heavy or not.
 	Limit *Place `protobuf:"bytes,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	// The shortest paths in the fabric file, those with the most available bandwidth first, then
 	// unknown ones; at most 64. None without a fabric file.
@@ -4539,14 +4549,14 @@ type Link struct {
 	CandidateCount uint32 `protobuf:"varint,7,opt,name=candidate_count,json=candidateCount,proto3" json:"candidate_count,omitempty"`
 	// State at the end of the range, from the observations that certainly passed it, by the rule of
 	// cells: windows in which tags name it decide, and a window in which they name only others is
-	// clear.
+	// clear. In history the windows last 1 s, or 1 min if the range is longer than an hour.
 	State State `protobuf:"varint,8,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	// For a congested link: the start of the first window that reached the onset.
 	Since *timestamppb.Timestamp `protobuf:"bytes,30,opt,name=since,proto3" json:"since,omitempty"`
 	// Seconds from since to the end of the range.
 	SustainedS float64 `protobuf:"fixed64,31,opt,name=sustained_s,json=sustainedS,proto3" json:"sustained_s,omitempty"`
-	// Mean of the values that name it. Tags name only the tightest hop, so a link has at least this
-	// available bandwidth.
+	// Mean of the values that name it, from moments when it was the tightest hop of a path. It is no bound:
+	// single values lie between min and max, and at other moments no value names the link.
 	Mean *Measure `protobuf:"bytes,9,opt,name=mean,proto3" json:"mean,omitempty"`
 	// The least value that names it.
 	Min *Measure `protobuf:"bytes,10,opt,name=min,proto3" json:"min,omitempty"`
@@ -4556,15 +4566,16 @@ type Link struct {
 	Last *Measure `protobuf:"bytes,12,opt,name=last,proto3" json:"last,omitempty"`
 	// Mean of the later half of the range minus that of the earlier half; negative if values fell.
 	Trend *Measure `protobuf:"bytes,13,opt,name=trend,proto3" json:"trend,omitempty"`
-	// For a port: the best mean of tags that certainly passed it and name another hop or none. For
-	// available bandwidth it is a lower bound of the port's value when they passed, for delay an upper
-	// bound. At other times the port may have been tighter: prefer the mean, if it is set.
+	// For a port: the best mean of tags that certainly passed it and do not name it, of one pair of
+	// groups with one location or with none. For available bandwidth it is a lower bound of the port's
+	// value when they passed, for delay an upper bound. At other times the port may have been tighter:
+	// prefer the mean, if it is set.
 	Bound *Measure `protobuf:"bytes,14,opt,name=bound,proto3" json:"bound,omitempty"`
 	// Observations that name it.
 	Observations uint64 `protobuf:"varint,15,opt,name=observations,proto3" json:"observations,omitempty"`
 	// Heavy observations that name it.
 	Heavy uint64 `protobuf:"varint,16,opt,name=heavy,proto3" json:"heavy,omitempty"`
-	// Observations that certainly passed it and name another hop or none.
+	// Observations with a value that certainly passed it and do not name it.
 	Passed uint64 `protobuf:"varint,17,opt,name=passed,proto3" json:"passed,omitempty"`
 	// Observations that name a set of ports including it, without telling which one.
 	Among uint64 `protobuf:"varint,18,opt,name=among,proto3" json:"among,omitempty"`
@@ -5453,7 +5464,9 @@ type LocationsResponse struct {
 	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
 	// Number of named locations.
 	Total uint64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	// Those with the most heavy observations first.
+	// Those with the most heavy observations first. Among equals, memory puts the more severe mean of the
+	// heavy ones first. The rest of the order, and all of it if nothing is heavy, has no meaning: it is
+	// that of internal ids.
 	Locations     []*Location `protobuf:"bytes,3,rep,name=locations,proto3" json:"locations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5523,7 +5536,8 @@ type Moment struct {
 	Cells uint64 `protobuf:"varint,4,opt,name=cells,proto3" json:"cells,omitempty"`
 	// Number of congested cells.
 	Congested uint64 `protobuf:"varint,5,opt,name=congested,proto3" json:"congested,omitempty"`
-	// Share of the expected producers that have sent rows of the window; see HealthResponse.
+	// Share of the expected producers that have sent rows of the window; see HealthResponse. In history,
+	// share of the window for which no loss is recorded, or 0 without observations.
 	CompletenessRatio float64 `protobuf:"fixed64,6,opt,name=completeness_ratio,json=completenessRatio,proto3" json:"completeness_ratio,omitempty"`
 	// The window is final: only late packets may change it.
 	Final bool `protobuf:"varint,10,opt,name=final,proto3" json:"final,omitempty"`
@@ -5751,7 +5765,9 @@ type Flow struct {
 	HeavyRatio float64 `protobuf:"fixed64,16,opt,name=heavy_ratio,json=heavyRatio,proto3" json:"heavy_ratio,omitempty"`
 	// Number of windows that name it; in all other windows it counts among the others.
 	Windows uint64 `protobuf:"varint,17,opt,name=windows,proto3" json:"windows,omitempty"`
-	// The mode of the bottleneck, window by window.
+	// The location that most of its heavy observations name. Each window counts only the location that
+	// most of the flow's heavy ones name in it. These counts are added up by location: the mode has the
+	// greatest sum, its heavy.
 	Mode *Bottleneck `protobuf:"bytes,18,opt,name=mode,proto3" json:"mode,omitempty"`
 	// Left out if each observation was counted. Else counts and bytes of the flow are estimates, because an
 	// eBPF program sampled its heavy observations (capture: ebpf): this many. Others are what the estimates
@@ -7760,7 +7776,8 @@ type Change struct {
 	// The producer that is lost, back or forgotten.
 	Producer string `protobuf:"bytes,15,opt,name=producer,proto3" json:"producer,omitempty"`
 	// Seconds from the end of the producer's last window before it fell silent to the end of the
-	// newest window; not set for a producer that never wrote.
+	// newest window; not set if the producer has not written since the server's start, or since it was
+	// forgotten.
 	AgeS          *float64 `protobuf:"fixed64,16,opt,name=age_s,json=ageS,proto3,oneof" json:"age_s,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
