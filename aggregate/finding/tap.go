@@ -101,7 +101,7 @@ func newSegments() segments {
 
 // Frame takes a frame, before its observations. It keeps no reference to it.
 func (d *Detector) Frame(tap *Tap, f *Frame) {
-	d.class = f.Class
+	d.class, d.ttl = f.Class, f.TTL
 	t := d.taps[*tap]
 	if t == nil {
 		if len(d.taps) >= d.cfg.MaxSubjects {
