@@ -169,18 +169,22 @@ func (e *examiner) frame(ctx context.Context, f *capture.Frame, b *packets) erro
 	}
 	in := window.FrameOf(f)
 	e.decoder.DecodeFrame(decode.Framing{Link: link, Mirrors: tap.mirrors}, &in, &e.result)
-	e.detector.Frame(&tap.Tap, e.frameOf(f, repeated, tap.dedup.Content()))
+	inner, _, mirrored := e.decoder.Mirrored()
+	if !mirrored {
+		inner = &in
+	}
+	ethernet := inner.Data
+	if !mirrored && link != decode.Ethernet {
+		ethernet = nil
+	}
+	e.detector.Frame(&tap.Tap, e.frameOf(f, ethernet, repeated, tap.dedup.Content()))
 	if repeated && e.cfg.Dedup > 0 {
 		return nil
 	}
 	var untagged *decode.Observation
 	data := false
-	inner, _, mirrored := e.decoder.Mirrored()
-	if !mirrored {
-		inner = &in
-	}
 	own := e.result.Obs[e.result.Carrier:e.result.N]
-	if (mirrored || link == decode.Ethernet) && (len(own) == 0 || own[0].Kind == decode.Reflection) {
+	if ethernet != nil && (len(own) == 0 || own[0].Kind == decode.Reflection) {
 		var ok bool
 		if data, ok = e.decoder.DecodeUntagged(inner.Data, &e.untagged); ok {
 			untagged = &e.untagged
@@ -207,16 +211,17 @@ func (e *examiner) frame(ctx context.Context, f *capture.Frame, b *packets) erro
 	return tap.windows.Add(ctx, e.result.Obs[:e.result.N])
 }
 
-// frameOf returns the detector's view of the frame that was decoded last.
-func (e *examiner) frameOf(f *capture.Frame, repeated bool, content uint64) *finding.Frame {
+// frameOf returns the detector's view of the frame that was decoded last. ethernet is the mirrored
+// frame in it, or the frame itself; nil if it is another link's.
+func (e *examiner) frameOf(f *capture.Frame, ethernet []byte, repeated bool, content uint64) *finding.Frame {
 	out := &e.of
 	*out = finding.Frame{TimeNS: f.TimeNS, Number: f.Packet, Content: content, Repeated: repeated, Untagged: e.result.N == 0}
 	if layers := e.result.Encap.Layers(); len(layers) > 0 && layers[0].Encap == decode.VLAN {
 		out.Class.VLAN = uint16(layers[0].ID)
 	}
-	if _, packet, ok := e.decoder.Network(f.Data); ok && len(packet) > 1 {
-		if out.Class.DSCP = packet[1] >> 2; packet[0]>>4 == 6 {
-			out.Class.DSCP = packet[0]&15<<2 | packet[1]>>6
+	if _, packet, ok := e.decoder.Network(ethernet); ok && len(packet) > 8 {
+		if out.Class.DSCP, out.TTL = packet[1]>>2, packet[8]; packet[0]>>4 == 6 {
+			out.Class.DSCP, out.TTL = packet[0]&15<<2|packet[1]>>6, packet[7]
 		}
 	}
 	if s, ok := e.identifier.Segment(); ok {

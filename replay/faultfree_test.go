@@ -148,3 +148,37 @@ func TestThreeTierFaults(t *testing.T) {
 		})
 	}
 }
+
+// TestTapInFront checks that a host is not accused of values that a port writes behind a tap, and
+// is accused of its own.
+func TestTapInFront(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		fault scenario.Behavior
+		want  bool
+	}{
+		{scenario.Behavior{Match: "leaf3:up1", Kind: scenario.WrongLM}, false},
+		{scenario.Behavior{Match: "leaf3:up1", Kind: scenario.ValueOnly}, false},
+		{scenario.Behavior{Match: "leaf3:up1", Kind: scenario.Retype}, false},
+		{scenario.Behavior{Match: "host3-2", Kind: scenario.Forge, Values: map[string]string{"max_delay": "100ms", "min_abw": "0Mbps"}}, true},
+	} {
+		t.Run(test.fault.Kind, func(t *testing.T) {
+			t.Parallel()
+			s, err := scenario.Named("quickstart")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Duration, s.Faults = time.Second, []scenario.Behavior{test.fault}
+			s.Taps = []scenario.Tap{{Name: "in", Before: []string{"leaf3"}}, {Name: "out", Ports: []string{"leaf3:*"}, Offset: time.Millisecond}}
+			list := examine(t, s, nil).Findings
+			for _, kind := range []finding.Kind{finding.ForgedValue, finding.ScrubFailure} {
+				if got := slices.ContainsFunc(list, func(f finding.Finding) bool { return f.Kind == kind }); got != test.want {
+					t.Errorf("%s is found: %v, want %v", kind, got, test.want)
+				}
+			}
+			if len(list) == 0 {
+				t.Error("nothing is found")
+			}
+		})
+	}
+}

@@ -68,7 +68,7 @@ type Config struct {
 
 	// MaxSubjects bounds the subjects of each kind, 0: 4096. All further ones are counted as one.
 	MaxSubjects int
-	// MaxFlows bounds the tracked flows, 0: 16384, at 640 bytes each; negative: none. Without
+	// MaxFlows bounds the tracked flows, 0: 16384, at up to 900 bytes each; negative: none. Without
 	// flows, stripped flows and rogue insertions stay unseen, and devices unnamed.
 	MaxFlows int
 }
@@ -88,6 +88,7 @@ type Detector struct {
 	taps     map[Tap]*tapState
 	segments segments
 	class    Class // of the current frame
+	ttl      uint8 // likewise, 0 if unknown
 }
 
 // withDefaults fills in fields that are 0, and fails if a required one is missing.
@@ -154,8 +155,10 @@ type seen struct {
 	o        *decode.Observation
 	src, dst netip.Addr // of the measured path
 	layout   *layoutState
-	flow     *flow // nil: beyond the bound, or no tag at an end of its path
-	path     *path // of the value, nil if no flow is known
+	flow     *flow   // nil: beyond the bound, or no tag at an end of its path
+	path     *path   // of the value, nil if no flow is known
+	tags     *tagsAt // likewise
+	ttl      uint16  // less than at taps in front: senderTTL at a sender, 0 for a reflection or if unknown
 }
 
 // Observe takes an observation with its time, packet number and addresses. It keeps no
@@ -182,14 +185,7 @@ func (d *Detector) Observe(tap *Tap, o *decode.Observation) {
 		return
 	}
 	layout.n++
-	if o.Kind == decode.Tag {
-		if s.flow = d.flows.tagged(tap.Place, o); s.flow != nil {
-			s.path = &s.flow.path
-			s.flow.class = d.class
-		}
-	} else {
-		s.path = d.flows.reflected(o)
-	}
+	d.follow(&s)
 	if tap.Place == Outside && o.Kind == decode.Tag {
 		d.leak(&s)
 	}
@@ -200,6 +196,45 @@ func (d *Detector) Observe(tap *Tap, o *decode.Observation) {
 		d.reserved(&s)
 	}
 	d.value(&s)
+}
+
+// follow finds the flow of an observation, and counts it there.
+func (d *Detector) follow(s *seen) {
+	var measured *flow
+	s.ttl = uint16(d.ttl)
+	switch at := s.tap.Place; {
+	case s.o.Kind != decode.Tag:
+		s.ttl = 0
+		if measured = d.flows.reflected(s.o); measured != nil {
+			s.path = &measured.path
+		}
+	case at == Mid:
+		measured = d.flows.get(s.o)
+	default:
+		if at == Sender {
+			s.ttl = senderTTL
+		}
+		if measured = d.flows.tagged(at, s.o); measured != nil {
+			s.flow, s.path = measured, &measured.path
+			measured.class = d.class
+		}
+	}
+	if measured != nil {
+		s.tags = measured.tagsAt(s, &d.flows.clock)
+	}
+}
+
+// wrong counts a value that no port wrote at its tap.
+func (d *Detector) wrong(s *seen) {
+	t := s.tags
+	if t == nil {
+		return
+	}
+	t.wrong++
+	if t.wrongTTL = max(t.wrongTTL, s.ttl); s.ttl == 0 && s.o.Kind == decode.Tag {
+		t.wrongTTL = senderTTL // may be anywhere
+	}
+	t.wrongWhen.set(&d.flows.clock, s.o.TimeNS)
 }
 
 // found counts an observation for the subject of a broken rule.
@@ -233,6 +268,7 @@ func (d *Detector) value(s *seen) {
 		if !untouched {
 			d.found(ForgedValue, s.tap, s.o, 0)
 			s.layout.forged(s, d.cfg.MaxSubjects)
+			d.wrong(s)
 		}
 	case untouched:
 		s.layout.lmOnUntouched(s)
@@ -301,6 +337,7 @@ func (d *Detector) located(table *csig.Table, s *seen) {
 	switch at.kind {
 	case locationUnknown:
 		l.unknown++
+		d.wrong(s)
 		l.unknownLMs.add(id, of, s, &d.locations.clock, d.cfg.MaxSubjects)
 		return
 	case locationNone:

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"math/bits"
 	"net/netip"
+	"slices"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/decode"
@@ -47,6 +48,7 @@ type flow struct {
 	wholes                        *wholes // nil without D
 	run, best                     gap
 	least                         leastOf
+	taps                          []tagsAt // at most maxFlowTaps
 }
 
 // traffic counts the packets of a flow at one end.
@@ -64,8 +66,56 @@ type gap struct {
 	packets  [flowPackets]Packet
 }
 
+const (
+	// maxFlowTaps bounds the taps of a flow whose tags are compared.
+	maxFlowTaps = 4
+	// senderTTL stands for the place of a sender, in front of all packets on the way.
+	senderTTL = 256
+)
+
+// tagsAt are a flow's tags of one layout at one tap. Reflections, which show the end of the path,
+// count as those of a tap without a name.
+type tagsAt struct {
+	tap           string
+	layout        uint8
+	ttl, wrongTTL uint16 // the least of all tags, the greatest of wrong ones
+	n, wrong      uint32
+	when          slots // of all tags
+	wrongWhen     slots
+}
+
+// tagsAt counts a tag or a reflection of the flow, and returns the counts of its tap; nil beyond
+// the bound.
+func (f *flow) tagsAt(s *seen, clock *slotClock) *tagsAt {
+	name, layout := s.tap.Name, uint8(s.o.Tag.Layout.Index())
+	if s.o.Kind != decode.Tag {
+		name = ""
+	}
+	i := slices.IndexFunc(f.taps, func(t tagsAt) bool { return t.tap == name && t.layout == layout })
+	if i < 0 {
+		if len(f.taps) == maxFlowTaps {
+			return nil
+		}
+		i, f.taps = len(f.taps), append(f.taps, tagsAt{tap: name, layout: layout, ttl: s.ttl})
+	}
+	t := &f.taps[i]
+	t.n++
+	t.ttl = min(t.ttl, s.ttl)
+	t.when.set(clock, s.o.TimeNS)
+	return t
+}
+
+// clears reports whether values that are wrong at one tap were not yet so at t. Its tags must be in
+// front of all wrong ones, at the same time, and so many that they include most of the wrong ones.
+// A tap behind proves nothing: an edge may have reset the values in between.
+func (t *tagsAt) clears(behind *tagsAt, clock *slotClock) bool {
+	return t.wrong == 0 && t.layout == behind.layout && t.ttl > behind.wrongTTL &&
+		2*uint64(behind.n) <= 2*uint64(t.n)+uint64(behind.wrong) && overlap(behind.wrongWhen.now(clock), t.when.now(clock)) >= 0.5
+}
+
 // flows are the tracked ones.
 type flows struct {
+	clock  slotClock // of tagsAt
 	of     map[flowKey]*flow
 	most   int
 	beyond uint64
@@ -185,13 +235,9 @@ func (p *path) passed(at aggregate.LocationID) {
 	}
 }
 
-// reflected returns the path of a reflection, nil if its flow is not tracked.
-func (f *flows) reflected(o *decode.Observation) *path {
-	one := f.of[flowKey{o.Dst, o.Src, uint32(o.DstPort)<<16 | uint32(o.SrcPort), o.Proto}]
-	if one == nil {
-		return nil
-	}
-	return &one.path
+// reflected returns the flow that a reflection measured, nil if it is not tracked.
+func (f *flows) reflected(o *decode.Observation) *flow {
+	return f.of[flowKey{o.Dst, o.Src, uint32(o.DstPort)<<16 | uint32(o.SrcPort), o.Proto}]
 }
 
 // slots are the times of events, a bit for each of 64 equal parts of the time so far.

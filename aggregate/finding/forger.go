@@ -14,12 +14,14 @@ import (
 
 // forgers returns the sources of many values that no port of their path writes, in a share many
 // times that of all others, if no element on their packets' paths explains the values equally well.
-func (d *Detector) forgers(c *localizer, s *unknownLMs, flows []*flow) map[netip.Addr]bool {
+// Values that a tap in front shows to be written on the way are not theirs.
+func (d *Detector) forgers(c *localizer, s *unknownLMs, cleared map[netip.Addr]clearance, flows []*flow) map[netip.Addr]bool {
 	out := map[netip.Addr]bool{}
 	wrote := d.locations.times()
 	list := slices.DeleteFunc(s.inOrder(), func(src netip.Addr) bool {
 		one := s.sources[src]
-		return one.unknownLM < minUnknownLMs || !one.exceeds(s.all.unknownLM-one.unknownLM, s.all.touched-one.touched)
+		own := one.unknownLM - min(one.unknownLM, cleared[src].values)
+		return own < minUnknownLMs || !exceeds(own, one.touched, s.all.unknownLM-one.unknownLM, s.all.touched-one.touched)
 	})
 	slices.SortStableFunc(list, func(a, b netip.Addr) int { return cmp.Compare(s.sources[b].unknownLM, s.sources[a].unknownLM) })
 	for i, src := range list {
@@ -34,6 +36,32 @@ func (d *Detector) forgers(c *localizer, s *unknownLMs, flows []*flow) map[netip
 		}
 		if forger {
 			out[src] = true
+		}
+	}
+	return out
+}
+
+// clearance is the number of a source's values with an unknown LM that were written on the way, and
+// the first tap that shows it.
+type clearance struct {
+	values uint64
+	tap    string
+}
+
+// clearances returns those of sources whose flows pass a tap in front of the values.
+func (d *Detector) clearances(l csig.Layout, flows []*flow) map[netip.Addr]clearance {
+	out := map[netip.Addr]clearance{}
+	for _, f := range flows {
+		src, _ := f.key.addrs()
+		for i := range f.taps {
+			behind := &f.taps[i]
+			if int(behind.layout) != l.Index() || behind.wrong == 0 {
+				continue
+			}
+			if by := slices.IndexFunc(f.taps, func(t tagsAt) bool { return t.clears(behind, &d.flows.clock) }); by >= 0 {
+				one := out[src]
+				out[src] = clearance{one.values + uint64(behind.wrong), cmp.Or(one.tap, f.taps[by].tap)}
+			}
 		}
 	}
 	return out
@@ -90,8 +118,8 @@ func (d *Detector) constant(l csig.Layout, one *sourceState) bool {
 
 // exceeds reports whether a source's share of values with an unknown LM is many times the share of
 // others.
-func (one *sourceState) exceeds(unknownLM, touched uint64) bool {
-	return float64(one.unknownLM)*float64(touched) >= unknownLMFactor*float64(unknownLM)*float64(one.touched)
+func exceeds(unknownLM, touched, unknownLMs, all uint64) bool {
+	return float64(unknownLM)*float64(all) >= unknownLMFactor*float64(unknownLMs)*float64(touched)
 }
 
 // standsOut reports whether a source's share of values with an unknown LM is many times that of its
@@ -111,7 +139,7 @@ func (s *unknownLMs) standsOut(src netip.Addr, edge func(netip.Addr) string) boo
 	share := func(one *sourceState) float64 { return float64(one.unknownLM) / float64(one.touched) }
 	slices.SortFunc(mates, func(a, b *sourceState) int { return cmp.Compare(share(a), share(b)) })
 	typical := mates[(len(mates)-1)/2]
-	return s.sources[src].exceeds(typical.unknownLM, typical.touched)
+	return exceeds(s.sources[src].unknownLM, s.sources[src].touched, typical.unknownLM, typical.touched)
 }
 
 // lastDelay is the last delay that a port wrote, by layout and type, with the number of its changes.

@@ -73,14 +73,14 @@ var kinds = [NumKinds]kindInfo{
 	},
 	ForgedValue: {
 		"forged-value", Error, "section 9; IBCS 4.1",
-		"a value that no port wrote", "at a sender, one value that is not the initial one; elsewhere, 20 values whose locator no port of their path writes, in a share 10 times that of all other sources, if no device or port on the way explains them as well; or 20 delays in a row, of 200 ms, that are the same heavy value of a port, bit for bit, while that port gives others another value 20 times", "the source",
-		"the source's network card writes values of its own, or locators of its rack are not in the fabric file",
+		"a value that no port wrote", "at a sender, one value that is not the initial one; elsewhere, 20 values whose locator no port of their path writes, in a share 10 times that of all other sources, if no device or port on the way explains them as well, and no tap before sees the same flows without such values; or 20 delays in a row, of 200 ms, that are the same heavy value of a port, bit for bit, while that port gives others another value 20 times", "the source",
+		"the source's network card writes values of its own, or locators of its rack are not in the fabric file; without a tap in front of the first device, also a device or port on the way that writes a wrong locator, a wrong value or another signal type",
 		"tags, at senders",
 	},
 	ScrubFailure: {
 		"scrub-failure", Error, "IBCS 4.1",
 		"a value that a sender wrote passes the edge, which should reset it to the initial one", "20 such values behind the edge: of a source with forged values there, or with a value and a locator that a tap at the sender saw before", "the edge",
-		"the edge is configured to trust its hosts",
+		"the edge is configured to trust its hosts; without a tap in front of it, also a device or port on the way that writes a wrong locator, a wrong value or another signal type",
 		"no: taps elsewhere capture the sent tags",
 	},
 	Leak: {

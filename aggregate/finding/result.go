@@ -40,7 +40,8 @@ func (d *Detector) Findings() []Finding {
 			continue
 		}
 		l := &d.layouts[i]
-		forgers := d.forgers(c, &l.unknownLMs, flows)
+		cleared := d.clearances(l.unknownLMs.layout, flows)
+		forgers := d.forgers(c, &l.unknownLMs, cleared, flows)
 		list = append(list, l.unknownLMs.forged(forgers)...)
 		spoofers := d.spoofers(&l.unknownLMs)
 		for src, run := range spoofers {
@@ -49,7 +50,7 @@ func (d *Detector) Findings() []Finding {
 			}
 		}
 		list = append(list, d.unscrubbed(&l.unknownLMs, forgers, spoofers)...)
-		unknown := d.unknown(&l.unknownLMs, forgers)
+		unknown := d.unknown(&l.unknownLMs, forgers, cleared)
 		d.blameStrays(c, unknown, flows)
 		for k := range unknown {
 			list = append(list, unknown[k].Finding)
@@ -146,7 +147,9 @@ func (d *Detector) blameStrays(c *localizer, list []unknownLocator, flows []*flo
 	for i := range list[:min(len(list), maxBlamed)] {
 		f := &list[i]
 		when := f.by.when.now(&d.locations.clock)
-		v := c.rank(f.by.inOrder(), f.by.others(flows), func(at aggregate.LocationID) bool { return overlap(when, wrote[at]) >= 0.5 })
+		v := c.rank(f.by.inOrder(), f.by.others(flows), func(at aggregate.LocationID) bool {
+			return f.tap != "" && senders(at) || overlap(when, wrote[at]) >= 0.5
+		})
 		if len(v.at) > 0 {
 			v.name(&f.Finding)
 			f.Evidence += fmt.Sprintf("; their paths have %s in common, and it wrote little else meanwhile", &v)

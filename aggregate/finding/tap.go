@@ -41,6 +41,7 @@ type Frame struct {
 	Repeated bool
 	Untagged bool // it carries no CSIG
 	Class    Class
+	TTL      uint8 // or hop limit, of the outermost IP header; 0 if unknown
 	// Sent is a number for the TCP segment in the frame, from its connection and the sequence
 	// number after it; Acked is the number of the segment that the frame acknowledges. Both are the
 	// same for the same segment wherever it is captured; 0 for none.
@@ -100,7 +101,7 @@ func newSegments() segments {
 
 // Frame takes a frame, before its observations. It keeps no reference to it.
 func (d *Detector) Frame(tap *Tap, f *Frame) {
-	d.class = f.Class
+	d.class, d.ttl = f.Class, f.TTL
 	t := d.taps[*tap]
 	if t == nil {
 		if len(d.taps) >= d.cfg.MaxSubjects {

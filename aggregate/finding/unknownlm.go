@@ -140,12 +140,13 @@ func (s *unknownLMs) forged(by map[netip.Addr]bool) (list []Finding) {
 // unknownLocator is a finding of a locator that no port writes, with its sources and flows.
 type unknownLocator struct {
 	Finding
-	by *unknownLM
+	by  *unknownLM
+	tap string // clears the senders, empty if they are not cleared
 }
 
 // unknown returns the locators that no port writes, without the values of forgers, the most
 // frequent ones first.
-func (d *Detector) unknown(s *unknownLMs, forgers map[netip.Addr]bool) (list []unknownLocator) {
+func (d *Detector) unknown(s *unknownLMs, forgers map[netip.Addr]bool, cleared map[netip.Addr]clearance) (list []unknownLocator) {
 	for at, names := range s.at {
 		f := names.Finding
 		f.Kind, f.Of, f.Subject = UnknownLocator, s.all.touched, beyond
@@ -155,18 +156,27 @@ func (d *Detector) unknown(s *unknownLMs, forgers map[netip.Addr]bool) (list []u
 		}
 		f.ID = idOf(f.Kind, f.Subject)
 		others := 0
+		var taps []string // of each cleared source
 		for src, n := range names.sources {
 			if forgers[src] {
 				f.Count -= min(n, f.Count)
-			} else {
-				others++
+				continue
+			}
+			others++
+			if by, one := cleared[src], s.sources[src]; one != nil && by.values > 0 && one.unknownLM < by.values+minUnknownLMs {
+				taps = append(taps, by.tap)
 			}
 		}
 		if f.Count == 0 || others == 0 {
 			continue
 		}
 		f.Evidence = fmt.Sprintf("values of %d sources name no port of their path: %s", others, f.Subject)
-		list = append(list, unknownLocator{f, names})
+		tap := ""
+		if len(taps) == others {
+			tap = slices.Min(taps)
+			f.Evidence += fmt.Sprintf("; their flows pass tap %s without them, so a device behind it wrote them", tap)
+		}
+		list = append(list, unknownLocator{f, names, tap})
 	}
 	slices.SortFunc(list, func(a, b unknownLocator) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Subject, b.Subject))
