@@ -66,7 +66,7 @@ type Counts struct {
 	In       uint64
 	Stored   uint64 // in closed windows, in rows of their own key
 	Overflow uint64 // in closed windows, in overflow rows
-	Late     uint64 // further behind the watermark than window.Config.Horizon, 5 min by default
+	Late     uint64 // further behind the watermark than window.Config.Horizon
 	Rejected [NumRejections]uint64
 
 	// Parts of Stored and Overflow.

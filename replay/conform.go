@@ -106,11 +106,12 @@ func (c *Conformance) WriteText(w io.Writer) error {
 			fmt.Fprintf(w, "  %s\n", f.Examples[k].String())
 		}
 	}
-	if n.Judged == 0 {
+	switch {
+	case c.Broken() > 0:
+	case n.Judged == 0:
 		fmt.Fprintln(w, "\nnothing is judged")
 		return nil
-	}
-	if c.Broken() == 0 {
+	default:
 		fmt.Fprintln(w, "\nno rule is broken")
 	}
 	if names := c.Unjudged(); len(names) > 0 {

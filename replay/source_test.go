@@ -18,7 +18,7 @@ func TestSettingsID(t *testing.T) {
 		"Resolutions":     func(s *window.Settings) { s.Resolutions = []time.Duration{time.Second} },
 		"FineHeavyOnly":   func(s *window.Settings) { s.FineHeavyOnly = true },
 		"MaxSeries":       func(s *window.Settings) { s.MaxSeries = 1 },
-		"Flows":           func(s *window.Settings) { s.Flows.Top = 1 },
+		"Flows":           func(s *window.Settings) { s.Flows.Budget = 1 }, // printed with all its fields
 		"LocateUntouched": func(s *window.Settings) { s.LocateUntouched = true },
 		"UDPRepeat":       func(s *window.Settings) { s.UDPRepeat = 1 },
 		"Finding":         func(s *window.Settings) { s.Finding = &finding.Config{} },

@@ -107,7 +107,7 @@ func TestParseErrors(t *testing.T) {
 		{"wrong type", "id: 3", "id: three", "f.yaml:18: devices.ports.id: `three` is text, expected a whole number of the key's range"},
 		{"no list", "[10.0.1.1]", "10.0.1.1", "f.yaml:21: hosts.addresses: `10.0.1.1` is text, expected a list"},
 		{"time", "taps:", "paths:\n  - {src: h1, dst: rack2, via: [leaf1], from: 2026-01-05, until: 2026-01-05 12:00}\ntaps:", `f.yaml:23: paths.until: "2026-01-05 12:00": expected a time such as 2026-01-05T12:00:00Z`},
-		{"number as a time", "taps:", "paths:\n  - {src: h1, dst: rack2, via: [leaf1], until: 12}\ntaps:", `f.yaml:23: paths.until: "12": expected a time such as`},
+		{"number as a time", "taps:", "paths:\n  - {src: h1, dst: rack2, proto: 12, via: [leaf1], until: 12}\n  - {src: h1, dst: rack2, via: [leaf1], until: 12}\ntaps:", `f.yaml:23: paths.until: "12": expected a time such as`},
 		{"key twice", "version: 1", "version: 1\nversion: 1", `f.yaml:2: mapping key "version" already defined at line 1`},
 		{"version", "version: 1", "version: 7", "f.yaml:1: version: is 7: expected 1"},
 		{"csig section", "port_id, bits: 6", "port_id, bits: 20", "f.yaml:4: csig.locators[0]: locators[0] (compact): fields take 20 bits"},

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -18,14 +20,14 @@ var (
 	yamlTime      = regexp.MustCompile(`parsing time ("[^"]*")( as .*|: .*)`)
 )
 
-// yamlTab is the parser's error for a tab where text may begin.
-const yamlTab = "found character that cannot start any token"
+// YAMLTab is the parser's error for a tab where text may begin.
+const YAMLTab = "found character that cannot start any token"
 
 // exampleTime is the form of times in a fabric file.
 const exampleTime = "a time such as 2026-01-05T12:00:00Z"
 
 // yamlKinds are plain names for YAML's kinds of values.
-var yamlKinds = map[string]string{"str": "text", "int": "a number", "float": "a number", "bool": "true or false", "null": "nothing", "seq": "a list", "map": "keys with values"}
+var yamlKinds = map[string]string{"str": "text", "int": "a number", "float": "a number", "bool": "true or false", "null": "nothing", "timestamp": "a time", "seq": "a list", "map": "keys with values"}
 
 // yamlError turns the errors of the YAML decoder about a text into SpecErrors.
 func yamlError(err error, text []byte, name string) error {
@@ -45,10 +47,13 @@ func yamlError(err error, text []byte, name string) error {
 		if m := unknownKey.FindStringSubmatch(e.Text); m != nil {
 			e.Text = fmt.Sprintf("unknown key %q: %s", m[1], ExpectedKeys(reflect.TypeFor[Spec](), m[2]))
 		} else if plain := PlainTypes(e.Text); plain != e.Text {
-			keys, line := KeysAt(&doc, e.Line, plain)
-			e.Path, e.Text, e.Line = strings.Join(keys, "."), plain, max(e.Line, line)
+			keys := KeysAt(&doc, e.Line, plain)
+			if e.Line == 0 {
+				keys, e.Line = wrongTime(&doc, nil)
+			}
+			e.Path, e.Text = strings.Join(keys, "."), plain
 		}
-		if e.Text == yamlTab {
+		if e.Text == YAMLTab {
 			e.Line = max(e.Line, 1) // the parser counts from 0, and omits that
 			e.Text += ": YAML is indented by spaces, not by tabs"
 		}
@@ -61,9 +66,34 @@ func yamlError(err error, text []byte, name string) error {
 	return p.err()
 }
 
-// KeysAt returns the path of keys, outermost first, and the line of the value on a line that the text
-// of an error quotes, or else the common path of all values on it. Line 0 stands for any line.
-func KeysAt(tree *yaml.Node, line int, text string) (keys []string, at int) {
+// wrongTime returns the path of keys and the line of the first time of a fabric file that is none: the
+// decoder stops there, and its error has no line.
+func wrongTime(n *yaml.Node, above []string) (keys []string, line int) {
+	for i, c := range n.Content {
+		path := above
+		if n.Kind == yaml.MappingNode {
+			if i%2 == 0 {
+				continue
+			}
+			path = slices.Concat(above, []string{n.Content[i-1].Value})
+		}
+		if c.Kind != yaml.ScalarNode {
+			if keys, line = wrongTime(c, path); line > 0 {
+				return keys, line
+			}
+			continue
+		}
+		var t time.Time
+		if key := path[max(len(path)-1, 0):]; (slices.Equal(key, []string{"from"}) || slices.Equal(key, []string{"until"})) && c.Decode(&t) != nil {
+			return path, c.Line
+		}
+	}
+	return nil, 0
+}
+
+// KeysAt returns the path of keys, outermost first, of the value on a line that the text of an error
+// quotes, or else the common path of all values on it.
+func KeysAt(tree *yaml.Node, line int, text string) (keys []string) {
 	var all, quoted [][]string
 	kind := yaml.ScalarNode
 	switch {
@@ -84,12 +114,12 @@ func KeysAt(tree *yaml.Node, line int, text string) (keys []string, at int) {
 				walk(c, above)
 			}
 		}
-		if line != 0 && n.Line != line || n.Kind != kind {
+		if n.Line != line || n.Kind != kind {
 			return
 		}
 		all = append(all, above)
 		if kind == yaml.ScalarNode && (strings.Contains(text, strconv.Quote(n.Value)) || strings.Contains(text, "`"+n.Value+"`")) {
-			quoted, at = append(quoted, above), n.Line
+			quoted = append(quoted, above)
 		}
 	}
 	walk(tree, nil)
@@ -107,7 +137,7 @@ func KeysAt(tree *yaml.Node, line int, text string) (keys []string, at int) {
 			}
 		}
 	}
-	return keys, at
+	return keys
 }
 
 // PlainTypes rewords the errors of the YAML decoder for values of the wrong type: they have no names of

@@ -185,6 +185,7 @@ type verdictBuilder struct {
 	peers     map[string]string                      // of ports, by name
 	switches  map[string]bool
 	states    map[aggregate.State]int // number of pairs by state, the best known of their signals
+	silent    int                     // of them, pairs whose observations are all earlier than the windows that decide
 	unjudged  map[csig.Signal]int     // number of cells that are not judged
 	trimmed   uint64
 	ongoing   map[pair]int64 // cells that are congested at the end of the range, since when, Unix ns
@@ -204,7 +205,7 @@ type locationSums struct {
 // count adds up cells and locations.
 func (b *verdictBuilder) count() {
 	best := make(map[pair]aggregate.State)
-	congested := make(map[pair]bool)
+	congested, observed := make(map[pair]bool), make(map[pair]bool)
 	b.unjudged, b.ongoing = make(map[csig.Signal]int), make(map[pair]int64)
 	for i := range b.Signals {
 		s := &b.Signals[i]
@@ -217,6 +218,9 @@ func (b *verdictBuilder) count() {
 			}
 			if c.WasCongested() {
 				congested[p] = true
+			}
+			if c.Observations > 0 {
+				observed[p] = true
 			}
 			if since, ok := b.ongoing[p]; c.State == aggregate.Congested && (!ok || c.Since < since) {
 				b.ongoing[p] = c.Since
@@ -234,8 +238,11 @@ func (b *verdictBuilder) count() {
 		}
 	}
 	b.states = make(map[aggregate.State]int)
-	for _, state := range best {
+	for p, state := range best {
 		b.states[state]++
+		if state == aggregate.NoData && observed[p] {
+			b.silent++
+		}
 	}
 	b.out.Cells, b.out.CongestedCells = len(best), len(congested)
 	b.out.JudgedCells = b.states[aggregate.Clear] + b.states[aggregate.Brief] + b.states[aggregate.Congested]

@@ -137,6 +137,11 @@ func TestFabricVerdict(t *testing.T) {
 			"No observed cell was congested, but data is missing: 1 cell judged, 2 of 4 taps sent data.",
 			"note: 2 of 4 taps are silent: tap3, tap4; cells that they see may be missing or look better than they are.",
 		}},
+		"a pair that stopped": {[]load{clear, {src: 1, dst: 3, port: "leaf1:up1", to: 10}}, func(g *query.VerdictInput) {
+			for i := range g.Signals {
+				g.Signals[i].Cells[1].State = aggregate.NoData
+			}
+		}, query.VerdictHealthy, []string{"No cell was congested: 1 of 2 cells judged, 4 of 4 taps sent data.", "note: 1 cell sent nothing lately."}},
 		"gaps": {[]load{clear}, func(g *query.VerdictInput) { g.Coverage.Covered = 0.75 }, query.VerdictIncomplete, []string{
 			"No observed cell was congested, but data is missing: 1 cell judged, 4 of 4 taps sent data.", "note: Windows of at least one tap are missing in 25 % of the range.",
 		}},

@@ -192,9 +192,9 @@ func (b *verdictBuilder) seen() string {
 	return fmt.Sprintf(", %d of %s sent data", b.Coverage.Present, count(b.Coverage.Expected, "tap"))
 }
 
-// incomplete reports whether coverage is incomplete.
+// incomplete reports whether coverage is incomplete. Pairs that stopped sending are no gap.
 func (b *verdictBuilder) incomplete() bool {
-	return b.Coverage.Present < b.Coverage.Expected || b.Coverage.Covered < 1 || b.states[aggregate.NoData] > 0
+	return b.Coverage.Present < b.Coverage.Expected || b.Coverage.Covered < 1 || b.states[aggregate.NoData] > b.silent
 }
 
 // nothing states that nothing was observed.
@@ -213,7 +213,10 @@ func (b *verdictBuilder) whyNotJudged() string {
 	if n := b.states[aggregate.NotJudged]; n > 0 {
 		return fmt.Sprintf("no threshold applies to %s, %s", count(n, "cell"), aggregate.HowToJudge)
 	}
-	return fmt.Sprintf("each of %s has fewer than %d observations", count(b.out.Cells, "cell"), aggregate.MinObservations)
+	if n := b.states[aggregate.TooFew]; n > 0 {
+		return fmt.Sprintf("%s with fewer than %d observations", count(n, "cell"), aggregate.MinObservations)
+	}
+	return fmt.Sprintf("%s without recent observations", count(b.states[aggregate.NoData], "cell"))
 }
 
 const (

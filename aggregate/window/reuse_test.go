@@ -110,6 +110,13 @@ func TestSettingsEqual(t *testing.T) {
 		case reflect.Pointer:
 			v.Set(reflect.New(v.Type().Elem()))
 		case reflect.Struct:
+			for k := range v.NumField() {
+				var part window.Settings
+				reflect.ValueOf(&part).Elem().Field(i).Field(k).SetInt(1)
+				if s.Equal(&part) {
+					t.Errorf("settings with another %s.%s are equal", name, v.Type().Field(k).Name)
+				}
+			}
 			v.Field(0).SetInt(1)
 		default:
 			t.Fatalf("%s is a %s: add a case", name, v.Kind())

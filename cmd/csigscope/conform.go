@@ -117,7 +117,7 @@ func (f *conformFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	if cfg.Metrics != nil {
 		if latest, outdated := cfg.Metrics.Outdated(); outdated {
-			return usageError{fmt.Errorf("--metrics %q: its last time is %s, before all packets: expected RFC 3339 or Unix time in nanoseconds", f.metrics, latest.Format(time.RFC3339))}
+			return errors.Join(failed, usageError{fmt.Errorf("--metrics %q: its last time is %s, and packets are from this century: expected RFC 3339 or Unix time in nanoseconds", f.metrics, latest.Format(time.RFC3339))})
 		}
 	}
 	if f.junit.path != "" {

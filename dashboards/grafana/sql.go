@@ -225,7 +225,7 @@ const (
 )
 
 // verdictSQL is the first row of numbers: one row, whatever the range holds. A cell was congested if
-// any of its judged windows was.
+// any of its last 300 windows was.
 var verdictSQL = ask(`
 SELECT if(known = 0, 'no data', toString(congested) || ' of ' || toString(known)) AS "congested at the end",
     if(known = 0, 'no data', toString(ever) || ' of ' || toString(known)) AS "congested in last 300 windows",
@@ -233,7 +233,7 @@ SELECT if(known = 0, 'no data', toString(congested) || ' of ' || toString(known)
     if(known = 0, 'no data', if(worst = '', 'none', worst)) AS "worst location", began AS "since"
 FROM
 (
-    SELECT count() AS known, countIf(state = 'congested') AS congested, countIf(congested_windows > 0 OR state = 'congested') AS ever,
+    SELECT countIf(state != 'no_data') AS known, countIf(state = 'congested') AS congested, countIf(congested_windows > 0 OR state = 'congested') AS ever,
         any(top) AS worst,
         if(countIf(sustained AND top = mode) = 0, NULL, toUnixTimestamp64Milli(minIf(since, sustained AND top = mode))) AS began
     FROM

@@ -54,7 +54,7 @@ func NewAggregate(read func() aggregate.Counts) *Collector {
 	in := c.counter("observations_total", "Observations given to the aggregation, weighted by sampling.")
 	stored := c.counter("observations_stored_total", "Observations in rows of closed windows under their own key.")
 	overflow := c.counter("observations_overflow_total", "Observations in overflow rows, because the key budget was spent: totals are exact, their cells are not known.")
-	dropped := c.counter("observations_dropped_total", "Observations not aggregated: over 5 minutes behind the latest time of their tap (late), or rejected for a reason.", "reason")
+	dropped := c.counter("observations_dropped_total", "Observations not aggregated: far behind the latest time of their tap, by default 5 minutes (late), or rejected for a reason.", "reason")
 	unlocated := c.counter("observations_unlocated_total", "Aggregated observations that enter no mode: replaced by no hop (untouched), trimmed, of a type without a table (unknown_type).", "kind")
 	rows := c.counter("aggregate_rows_total", "Rows written in closed windows, all resolutions.")
 	windows := c.counter("aggregate_windows_closed_total", "Windows written, all resolutions, corrections included.")

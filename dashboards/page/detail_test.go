@@ -146,7 +146,7 @@ func checkDetail(t *testing.T, v *pagetest.Visitor, memory *querytest.Memory, ro
 		"detail-title":    {"rack4 → rack5"},
 		"detail-facts":    {"congested", pagetest.Evaluate[string](v, "Format.quantity(%v, 'ns')", row.MeanValue()), share(row.Heavy, row.Observations)},
 		"detail-places":   {name + " mode", share(row.ModeCount, row.Heavy)},
-		"detail-flows":    {"10.0.3.1:4791 → [fd00::5]:7", "10 heavy observations, at " + name, "everything else in these windows, also of named flows", "30 observations, of which 2 heavy, at " + name},
+		"detail-flows":    {"10.0.3.1:4791 → [fd00::5]:7", "heavy observations: 10, at " + name, "everything else in these windows, also of named flows", "observations: 30, heavy: 2, at " + name},
 		"detail-findings": {"stuck-port (warning)", "12 times", device, "<b>always the same</b>"},
 	} {
 		for _, want := range wants {

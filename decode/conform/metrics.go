@@ -24,7 +24,7 @@ type Metrics struct {
 	samples map[series][]sample // by time
 	changes bool                // there are several samples of one series
 	latest  int64               // time of any of these, Unix ns
-	first   int64               // time of the first packet compared with a sample, Unix ns
+	first   int64               // time of the first judged packet, Unix ns
 	missing uint64
 }
 
@@ -89,10 +89,14 @@ func ReadMetrics(r io.Reader, slack time.Duration) (*Metrics, error) {
 	return m, nil
 }
 
-// Outdated reports whether metrics that change with time all begin before the packets that were
-// compared with them, as times in another unit than ns do. latest is the last of these.
+// year2000 is Unix ns. Times of this century in s, ms or us are before it, if they are read as ns.
+const year2000 = 946684800e9
+
+// Outdated reports whether metrics that change with time all begin before the year 2000, and the
+// packets that were judged by them later: their times have another unit than ns. latest is the last
+// of these.
 func (m *Metrics) Outdated() (latest time.Time, is bool) {
-	return time.Unix(0, m.latest).UTC(), m.changes && m.first < math.MaxInt64 && m.latest < m.first-m.slack
+	return time.Unix(0, m.latest).UTC(), m.changes && m.latest < year2000 && m.first >= year2000 && m.first < math.MaxInt64
 }
 
 func (m *Metrics) add(row []string) error {

@@ -101,20 +101,29 @@ func TestMetricsFile(t *testing.T) {
 	}
 }
 
-// TestOutdatedMetrics: times in seconds are before all packets.
+// TestOutdatedMetrics: times in seconds, read as ns, are long before all packets.
 func TestOutdatedMetrics(t *testing.T) {
 	t.Parallel()
-	for rows, want := range map[string]bool{
-		"-2000000000,eth0,min_abw,1Gbps\n-1000000000,eth0,min_abw,2Gbps\n": true,
-		"0,eth0,min_abw,1Gbps\n": false, // holds from then on
-		"0,eth0,min_abw,1Gbps\n2100-01-01T00:00:00Z,eth0,min_abw,2Gbps\n": false,
+	const now = int64(1767225600e9)
+	for _, test := range []struct {
+		rows   string
+		packet int64 // Unix ns
+		want   bool
+	}{
+		{"1767225600,eth0,min_abw,1Gbps\n1767225601,eth0,min_abw,2Gbps\n", now, true},
+		{"0,eth0,min_abw,1Gbps\n", now, false},                                                             // holds from then on
+		{"2025-12-31T22:00:00Z,eth0,min_abw,1Gbps\n2025-12-31T23:00:00Z,eth0,min_abw,2Gbps\n", now, false}, // did not change since
+		{"0,eth0,min_abw,1Gbps\n1000,eth0,min_abw,2Gbps\n", 5000, false},                                   // the clock of a laboratory
 	} {
 		l := newLab(t, uecWide, 3)
 		before := l.send(100)
-		l.cfg.Metrics = l.read(rows)
+		for i := range before {
+			before[i].time += test.packet
+		}
+		l.cfg.Metrics = l.read(test.rows)
 		l.judge(before, l.forward(before))
-		if latest, is := l.cfg.Metrics.Outdated(); is != want {
-			t.Errorf("%q: outdated %t, the latest %s; want %t", rows, is, latest, want)
+		if latest, is := l.cfg.Metrics.Outdated(); is != test.want {
+			t.Errorf("%q: outdated %t, the latest %s; want %t", test.rows, is, latest, test.want)
 		}
 	}
 }

@@ -165,20 +165,28 @@ type Pipeline struct {
 	stats Stats
 }
 
-// New validates the configuration.
+// New validates the configuration. After an error, the plan's sources are closed.
 func New(cfg Config, plan Plan) (*Pipeline, error) {
+	p, err := newPipeline(cfg, plan)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("taps: %w", err), plan.Close())
+	}
+	return p, nil
+}
+
+func newPipeline(cfg Config, plan Plan) (*Pipeline, error) {
 	switch {
 	case cfg.Instance == "":
-		return nil, errors.New("taps: expected a name for this instance")
+		return nil, errors.New("expected a name for this instance")
 	case cfg.Journal == nil:
-		return nil, errors.New("taps: expected a journal")
+		return nil, errors.New("expected a journal")
 	}
 	cfg.Interval = cmp.Or(cfg.Interval, DefaultInterval)
 	cfg.BarrierTimeout = cmp.Or(cfg.BarrierTimeout, DefaultBarrierTimeout)
 	cfg.Drain = cmp.Or(cfg.Drain, DefaultDrain)
 	cfg.MaxHeldRows = cmp.Or(cfg.MaxHeldRows, 1<<20)
 	if cfg.Interval < 0 || cfg.BarrierTimeout < 0 || cfg.Drain < 0 || cfg.MaxHeldRows < 0 {
-		return nil, errors.New("taps: expected no negative duration or number of rows")
+		return nil, errors.New("expected no negative duration or number of rows")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -191,7 +199,7 @@ func New(cfg Config, plan Plan) (*Pipeline, error) {
 		events: make(chan event), reloads: make(chan reload), closed: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	if err := plan.check(nil); err != nil {
-		return nil, fmt.Errorf("taps: %w", err)
+		return nil, err
 	}
 	return p, nil
 }

@@ -22,7 +22,8 @@ type reload struct {
 // the new plan ends as at the end of Run; one with a Source starts from scratch.
 //
 // Reload rejects an invalid plan with an error and changes nothing. It closes the sources that it
-// does not start. Run has to be running.
+// does not start. If a source of the plan cannot start, Run ends with the error, too. Run has to be
+// running.
 func (p *Pipeline) Reload(ctx context.Context, plan Plan) error {
 	r := reload{plan: &plan, done: make(chan error, 1)}
 	select {

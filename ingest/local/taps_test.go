@@ -182,6 +182,27 @@ func TestFailedStart(t *testing.T) {
 	}
 }
 
+// TestFailedBarrier: a plan whose barrier fails starts none of its taps, and its sources are closed.
+func TestFailedBarrier(t *testing.T) {
+	j, a, b := newJournal(t), tick(), tick()
+	p, err := local.New(config(j), tapsPlan(t, tapOf("a", 0, a)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, _ := contextWithStop(t)
+	wait := start(ctx, t, p)
+	until(t, "frames come", func() bool { return a.n.Load() > 20 })
+	j.mu.Lock()
+	j.onCommit = func() error { return errors.New("the disk is on fire") }
+	j.mu.Unlock()
+	if err := p.Reload(ctx, tapsPlan(t, tapOf("a", 0, nil), tapOf("b", 0, b))); err == nil {
+		t.Error("a plan is loaded without a barrier")
+	}
+	if err := wait(); err == nil || !a.closed.Load() || !b.closed.Load() {
+		t.Errorf("run: %v, sources closed: %t, %t", err, a.closed.Load(), b.closed.Load())
+	}
+}
+
 // TestClockBehind: a tap whose card's clock is behind ends within half of the drain time,
 // although its frames never reach the time of the order, and its replacement continues where it
 // ended.

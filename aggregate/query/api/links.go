@@ -108,16 +108,24 @@ func (a *API) makeLinks(ctx context.Context, s *table.State, on *scope, f *fabri
 	if err != nil {
 		return nil, err
 	}
-	recent, err := a.recent(ctx, s, on)
+	recent, err := a.recent(ctx, s, on, decidingLength(on.From, on.To))
 	if err != nil {
 		return nil, err
 	}
 	return query.NewLinks(on.Signal, rows, recent, f, on.names.describe), nil
 }
 
-// recent returns the windows that decide the states of links: those of memory, or of 1 s of the
-// store, and of 1 min if the range is longer than an hour.
-func (a *API) recent(ctx context.Context, s *table.State, on *scope) (*query.Recent, error) {
+// decidingLength is the length of the stored windows that decide the states of links in a range.
+func decidingLength(from, to time.Time) time.Duration {
+	if to.Sub(from) > time.Hour {
+		return time.Minute
+	}
+	return time.Second
+}
+
+// recent returns the windows that decide the states of links: those of memory, or those of a length
+// of the store.
+func (a *API) recent(ctx context.Context, s *table.State, on *scope, length time.Duration) (*query.Recent, error) {
 	r := &query.Recent{Thresholds: a.Thresholds, End: on.To.UnixNano()}
 	if s != nil {
 		r.Length = int64(s.Resolution)
@@ -129,11 +137,7 @@ func (a *API) recent(ctx context.Context, s *table.State, on *scope) (*query.Rec
 		return r, nil
 	}
 	q := on.Question
-	q.Resolution = time.Second
-	if on.To.Sub(on.From) > time.Hour {
-		q.Resolution = time.Minute
-	}
-	q.Step, r.Length = q.Resolution, int64(q.Resolution)
+	q.Resolution, q.Step, r.Length = length, length, int64(length)
 	q.From = q.To.Add(-aggregate.Horizon * q.Resolution)
 	if q.From.Before(time.Unix(0, 0)) {
 		q.From = time.Unix(0, 0)

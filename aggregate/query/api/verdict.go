@@ -84,16 +84,18 @@ func (a *API) makeVerdict(ctx context.Context, s *table.State, on *scope, f *fab
 	if g.Coverage, err = a.seen(ctx, s, on); err != nil {
 		return nil, err
 	}
+	read, length := *on, decidingLength(on.From, on.To)
 	if newest := g.Coverage.Newest; s == nil && newest.After(on.From) && newest.Before(on.To) {
-		on.To = newest // the text says that states are those at the end of the data
+		read.To = newest.Add(length - 1).Truncate(length) // states are those at the end of the data
 	}
+	on = &read
 	signals, err := a.signalsOf(ctx, s, on)
 	if err != nil {
 		return nil, err
 	}
 	for _, signal := range signals {
 		on.Signal = signal
-		rows, err := a.signalRows(ctx, s, on)
+		rows, err := a.signalRows(ctx, s, on, length)
 		if err != nil {
 			return nil, err
 		}
@@ -140,11 +142,11 @@ func (a *API) seen(ctx context.Context, s *table.State, on *scope) (query.Produc
 	return query.Producers{Expected: int(on.about.ExpectedProducers), Present: int(on.about.PresentProducers), Covered: on.about.CompletenessRatio, Newest: extent.Last}, err
 }
 
-// signalRows reads the rows of the scope's signal.
-func (a *API) signalRows(ctx context.Context, s *table.State, on *scope) (query.SignalRows, error) {
+// signalRows reads the rows of the scope's signal. Windows of the store of that length decide states.
+func (a *API) signalRows(ctx context.Context, s *table.State, on *scope, length time.Duration) (query.SignalRows, error) {
 	rows := query.SignalRows{Signal: on.Signal}
 	var err error
-	if rows.Recent, err = a.recent(ctx, s, on); err != nil {
+	if rows.Recent, err = a.recent(ctx, s, on, length); err != nil {
 		return rows, err
 	}
 	q := on.Question

@@ -122,7 +122,7 @@ func (w *watch) windowChanged(ctx context.Context, id string, revision uint64, a
 		return false, nil
 	}
 	of := eventOf{
-		name: eventWindow, revision: revision, start: window.Start.UnixNano(), late: !window.End.After(w.newest), last: last,
+		name: eventWindow, revision: revision, start: window.Start.UnixNano(), late: !window.End.After(w.newest), last: last, second: w.api.Now().Unix(),
 	}
 	current := !window.End.Before(w.newest)
 	if current {

@@ -3348,7 +3348,7 @@ type About struct {
 	// How to get states for cells or links of this answer that are not judged. JSON omits it if all are.
 	NotJudgedHint string `protobuf:"bytes,32,opt,name=not_judged_hint,json=notJudgedHint,proto3" json:"not_judged_hint,omitempty"`
 	// The server's time when it answered. All pages of an answer of the store have the time of the first
-	// page. A snapshot of a watch is shared with other clients, for at most a second.
+	// page. A snapshot of a watch is shared only among clients of the same second.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	// Seconds from the end of the newest window with observations until as_of; in history, from the
 	// end of the range, or of the last stored window before it. Not set before the first window, or once

@@ -205,8 +205,8 @@ function flow(f) {
   const heavy = Format.shortCount(f.heavy);
   // A row of a named flow counts only its heavy observations.
   const [name, about] = f.others
-    ? ["everything else in these windows, also of named flows", [`${Format.shortCount(f.observations)} observations, of which ${heavy} heavy`]]
-    : [`${end(f.src_address, f.src_port)} \u2192 ${end(f.dst_address, f.dst_port)}`, [`${heavy} heavy observations`]];
+    ? ["everything else in these windows, also of named flows", [`observations: ${Format.shortCount(f.observations)}, heavy: ${heavy}`]]
+    : [`${end(f.src_address, f.src_port)} \u2192 ${end(f.dst_address, f.dst_port)}`, [`heavy observations: ${heavy}`]];
   if (f.mode) about.push(`at ${f.mode.location}`);
   if (f.sampled) about.push(`estimated from ${Format.shortCount(f.sampled)} samples`);
   return element("li", "", name, element("small", "", about.join(", ")));

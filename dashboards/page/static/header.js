@@ -36,7 +36,8 @@ export function show({ view, model, signal, axes, matrices, timeline, ranked }) 
   const unjudged = signal.total.state.some((state) => STATES[state] === "not_judged");
   find("judge-note").textContent = unjudged ? `${Panels.meanings(signal).not_judged}.` : "";
   find("judge-word").textContent = bundle.signals.map((s) => s.not_judged_hint).find(Boolean) || "";
-  const notes = ["share of each window's observations", `times in ${Format.zone(model.windows[0], view.utc)}`];
+  const zones = new Set([model.windows[0], model.windows.at(-1)].map((at) => Format.zone(at, view.utc)));
+  const notes = ["share of each window's observations", `times in ${[...zones].join(" and ")}`];
   const rows = timeline.locations.length;
   if (ranked.length > rows) notes.push(`the first ${rows} of ${ranked.length} locations`);
   find("timeline-note").textContent = notes.join(", ");

@@ -141,8 +141,8 @@ func (a *Agent) Run(ctx context.Context, before, behind []func(context.Context) 
 	return errors.Join(err, back.Wait())
 }
 
-// Reload applies another setup. If that fails, the taps of the one in use continue, but effects of
-// adopt remain. Taps in both continue without interruption. adopt applies the rest of the
+// Reload applies another setup. If it refuses that, the taps of the one in use continue, but effects
+// of adopt remain; if a new tap cannot start, Run ends with the error. Taps in both continue without interruption. adopt applies the rest of the
 // configuration before windows close, since that takes time and credentials may have been revoked.
 // Call Reload only while Run runs, from one of the functions that it takes as before.
 func (a *Agent) Reload(ctx context.Context, s Setup, adopt func() error) error {

@@ -55,7 +55,7 @@ func nameKeys(text string, tree *yaml.Node) string {
 		if err != nil || strings.HasPrefix(rest, "unknown key") {
 			continue
 		}
-		if keys, _ := fabric.KeysAt(tree, line, rest); len(keys) > 0 {
+		if keys := fabric.KeysAt(tree, line, rest); len(keys) > 0 {
 			parts[i] = at + strings.Join(keys, ": ") + ": " + rest
 		}
 	}
@@ -67,9 +67,6 @@ var (
 	yamlUnknownKey = regexp.MustCompile(`field (.+) not found in type (.+)`)
 	yamlLine       = regexp.MustCompile(`line \d+: `)
 )
-
-// yamlTab is the parser's message for a tab in the indentation.
-const yamlTab = "found character that cannot start any token"
 
 // PlainYAMLError returns the text of a YAML error without the names of Go types. file is the type
 // that the YAML was decoded into: for the first unknown key of each section, the text lists the
@@ -95,9 +92,9 @@ func PlainYAMLError(err error, file reflect.Type) string {
 	}
 	text = strings.Join(lines, "; ")
 	switch {
-	case strings.Contains(text, yamlTab):
+	case strings.Contains(text, fabric.YAMLTab):
 		if !yamlLine.MatchString(text) {
-			text = strings.Replace(text, yamlTab, "line 1: "+yamlTab, 1) // the parser counts from 0 and omits line 0
+			text = strings.Replace(text, fabric.YAMLTab, "line 1: "+fabric.YAMLTab, 1) // the parser counts from 0 and omits line 0
 		}
 		text += ": YAML is indented by spaces, not by tabs"
 	case strings.Contains(text, `unknown key "devices"`), strings.Contains(text, `unknown key "groups"`):

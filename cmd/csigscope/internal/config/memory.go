@@ -174,7 +174,7 @@ func (m *Memory) MaxSeries(c *Config, use MemoryUse) (int, error) {
 		return min(most, window.DefaultMaxSeries), nil
 	}
 	if wanted == 0 || wanted > most {
-		return 0, fmt.Errorf("memory: the %s of open windows have room for %d keys in each of %g streams: take fewer taps, rings or sessions, lower windows.max_keys, or raise memory_limit and start again",
+		return 0, fmt.Errorf("memory: the %s of open windows have room for %d series in each of %g streams: take fewer taps, rings or sessions, lower windows.max_keys, or raise memory_limit and start again",
 			mib(m.Windows), most, n)
 	}
 	return wanted, nil
@@ -207,6 +207,8 @@ func (m *Memory) tooSmall(limit, inGo, outside uint64, heap func(share float64) 
 			beside = " (" + beside + " of it)"
 		}
 		least, full = least+engine(least), full+engine(full)
+	} else if need := least + outside + engine(least+outside); limit > 0 && limit < need {
+		remedy += " (and memory_limit to " + mibUp(need) + ")"
 	}
 	return fmt.Errorf("memory: %s: this command needs at least %s%s, and %s for its defaults (%s): raise %s, lower windows.max_keys, or take fewer taps and rings",
 		text, mibUp(least), beside, mibUp(full), list(slices.Concat(fixed, shrinking)), remedy)
