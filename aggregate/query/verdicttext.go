@@ -214,9 +214,9 @@ func (b *verdictBuilder) whyNotJudged() string {
 		return fmt.Sprintf("no threshold applies to %s, %s", count(n, "cell"), aggregate.HowToJudge)
 	}
 	if n := b.states[aggregate.TooFew]; n > 0 {
-		return fmt.Sprintf("%s with fewer than %d observations", count(n, "cell"), aggregate.MinObservations)
+		return fmt.Sprintf("each of %s has fewer than %d observations", count(n, "cell"), aggregate.MinObservations)
 	}
-	return fmt.Sprintf("%s without recent observations", count(b.states[aggregate.NoData], "cell"))
+	return fmt.Sprintf("none of %s sent anything lately", count(b.states[aggregate.NoData], "cell"))
 }
 
 const (
