@@ -335,6 +335,7 @@ func judgedCells(rows []row, q *Question, level func(uint64) uint64) []aggregate
 		c.LaterMeasured, c.LaterSum = laterValues(rows, q, c)
 		h := historyOf(rows, c, length, end)
 		c.Verdict = h.Verdict(end, length)
+		c.Silent = c.Silent && q.Resolution >= time.Second
 		c.Judge(aggregate.DefaultThresholds())
 		for n := max(first, end-aggregate.Horizon); n < h.End(); n++ {
 			if h.Get(n)&^aggregate.Loaded != aggregate.Unjudged {
@@ -399,6 +400,7 @@ func judgeWindows(rows []row, q *Question, list []aggregate.CellWindow) {
 		end := min((list[i].Start+int64(q.Step))/length, (q.To.UnixNano()+length-1)/length)
 		c.Verdict = historyOf(rows, c, length, end).Verdict(end, length)
 		c.Since, c.Lasted = 0, 0 // unknown for single windows
+		c.Silent = c.Silent && q.Resolution >= time.Second
 		c.Judge(aggregate.DefaultThresholds())
 	}
 }

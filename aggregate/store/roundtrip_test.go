@@ -298,6 +298,11 @@ func TestFewOfSampledTap(t *testing.T) {
 			}
 			write(t, s, list)
 			q := testQuestion()
+			q.Resolution, q.To = time.Second, testStart.Add(10*time.Minute)
+			if late, err := s.Cells(t.Context(), q); err != nil || len(late) != 1 || late[0].State != aggregate.NoData || late[0].Samples != uint64(packets) {
+				t.Errorf("ten minutes after the first packet: %+v, %v, want no data", late, err)
+			}
+			q.To = testStart.Add(time.Minute)
 			for _, q.Resolution = range []time.Duration{time.Second, time.Minute} {
 				got, err := s.Cells(t.Context(), q)
 				if err != nil || len(got) != 1 {

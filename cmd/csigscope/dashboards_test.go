@@ -76,8 +76,8 @@ func TestDashboardQueries(t *testing.T) {
 	}
 }
 
-// checkCongestedLinks: the first row has as many congested links as the API, whenever the range ends. While
-// nothing was observed for 300 windows the API judges links by the range's sums, and the row knows none.
+// checkCongestedLinks: the first row has as many congested links as the API, whenever the range ends, and no
+// data if nothing was observed for 300 windows.
 func checkCongestedLinks(t *testing.T, v grafanatest.Viewer, page string) {
 	all, err := grafana.Dashboards(grafana.DefaultOptions())
 	if err != nil {
@@ -100,7 +100,7 @@ func checkCongestedLinks(t *testing.T, v grafanatest.Viewer, page string) {
 			field, _ := frame.FieldByName("congested links")
 			shown := field.At(0).(string)
 			counts[shown] = true
-			want := "not known"
+			want := "no data"
 			if after < 5*time.Minute {
 				text := got(t, fmt.Sprintf("%sapi/v1/links?signal=%s&from=%s&to=%s&state=congested", page, signal.name, v.From.Format(time.RFC3339Nano), v.To.Format(time.RFC3339Nano)))
 				want = strconv.Itoa(decodeJSON[struct{ Total int }](t, text).Total)

@@ -74,7 +74,8 @@ SETTINGS do_not_merge_across_partitions_select_final = 1;
 -- decides whether the cell is congested, since the first such onset. Otherwise the state is brief
 -- if any of them had a heavy observation, and clear if none had. If no window was judged, the
 -- sums of the range are judged as one window: too_few, not_judged or one of the others. If all
--- windows with observations are earlier, the cell is silent, and the state no_data.
+-- windows with observations are earlier, the cell is silent, and the state no_data; windows below
+-- 1 s may lack cells that are clear, so those are never silent.
 -- judged_windows counts the judged ones of the last 300 windows of the range, congested_windows
 -- those of them at whose end the cell was congested.
 --
