@@ -218,7 +218,7 @@ SELECT
     top[2].3 AS runner_up,
     if(length(top) < 2, toUInt128(0), bitNot(top[2].1)) AS runner_up_count,
     top[2].4 AS runner_up_evidence,
-    {{if .Fine}}false{{else}}NOT v.seen{{end}} AS silent,
+    {{if .Fine}}0{{else}}NOT v.seen{{end}} AS silent,
     {{template "state" .}} AS state,
 {{- if not .Windowed}}
     fromUnixTimestamp64Nano(v.since * toInt64({{template "length" .}}), 'UTC') AS since,
