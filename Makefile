@@ -90,7 +90,7 @@ torture: engine ## kill live taps, and kill, cut, fill and starve the way to the
 		$(GO) test -count=1 -timeout 60m -v -run '^TestTorture$$' ./aggregate/store
 
 bench: ## measure the CPU time of a packet for 48 kinds of traffic (MATRIX=N packets each), and the pipeline on 10 million packets (PACKETS=N for fewer)
-	CSIGSCOPE_TEST_MATRIX_PACKETS=$(or $(MATRIX),5000000) $(GO) test -count=1 -v -run '^TestMatrix$$' -timeout 120m ./replay
+	CSIGSCOPE_TEST_MATRIX_PACKETS=$(or $(MATRIX),5000000) $(GO) test -count=1 -v -run '^Test(Matrix|Parts)$$' -timeout 120m ./replay
 	@mkdir -p .cache/bench
 	CSIGSCOPE_TEST_BENCH_PACKETS=$(or $(PACKETS),10000000) CSIGSCOPE_TEST_BENCH_DIR=$(CURDIR)/.cache/bench \
 		$(GO) test -run '^$$' -bench Replay -benchtime 3x -timeout 60m ./replay
