@@ -84,7 +84,7 @@ func wrongTime(n *yaml.Node, above []string) (keys []string, line int) {
 			continue
 		}
 		var t time.Time
-		if key := path[max(len(path)-1, 0):]; (slices.Equal(key, []string{"from"}) || slices.Equal(key, []string{"until"})) && c.Decode(&t) != nil {
+		if n.Kind == yaml.MappingNode && slices.Contains([]string{"from", "until"}, n.Content[i-1].Value) && c.Decode(&t) != nil {
 			return path, c.Line
 		}
 	}
