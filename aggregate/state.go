@@ -3,6 +3,8 @@ package aggregate
 import (
 	"errors"
 	"fmt"
+
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // State is the state of a cell, a link or a location at the end of a range. The last Horizon
@@ -32,8 +34,13 @@ func (s State) String() string {
 	return fmt.Sprintf("state_%d", uint8(s))
 }
 
-// HowToJudge says how to resolve NotJudged.
-const HowToJudge = "min ABW is heavy below a share of the port's capacity, and either the capacity is unknown or one step of the table is larger than this share: name the ports in a fabric file (--fabric), or give the table finer steps or an absolute threshold"
+// HowToJudge says why cells of a signal can be NotJudged, and how to resolve that.
+func HowToJudge(s csig.Signal) string {
+	if s == csig.MinABW {
+		return "min ABW is heavy below a share of the port's capacity, and either the capacity is unknown or one step of the table is larger than this share: name the ports in a fabric file (--fabric), or give the table finer steps or an absolute threshold"
+	}
+	return "the table has no threshold (heavy), or no step that is heavy as a whole: set heavy, or finer steps, in csig.tables of the configuration"
+}
 
 const (
 	// MinObservations is the number of samples that a window needs to be judged.

@@ -234,7 +234,7 @@ func describe(signals []csig.Signal) []SignalInfo {
 	names := csig.SignalNames(signals)
 	out := make([]SignalInfo, len(signals))
 	for i, s := range signals {
-		out[i] = SignalInfo{Name: names[i], Unit: s.Unit().String(), Direction: "min", NotJudgedHint: NotJudgedHint(s)}
+		out[i] = SignalInfo{Name: names[i], Unit: s.Unit().String(), Direction: "min", NotJudgedHint: aggregate.HowToJudge(s)}
 		if s.Direction() == csig.Max {
 			out[i].Direction = "max"
 		}
@@ -243,15 +243,6 @@ func describe(signals []csig.Signal) []SignalInfo {
 		}
 	}
 	return out
-}
-
-// NotJudgedHint says how to get states for unjudged cells of a signal; empty for signals whose
-// cells are always judged.
-func NotJudgedHint(s csig.Signal) string {
-	if s == csig.MinABW {
-		return aggregate.HowToJudge
-	}
-	return ""
 }
 
 // Errors for callers to tell apart: the request is invalid, or exceeds the bounds, or there is no

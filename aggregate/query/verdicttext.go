@@ -211,7 +211,13 @@ func (b *verdictBuilder) nothing() string {
 // whyNotJudged states why no cell was judged.
 func (b *verdictBuilder) whyNotJudged() string {
 	if n := b.states[aggregate.NotJudged]; n > 0 {
-		return fmt.Sprintf("no threshold applies to %s, %s", count(n, "cell"), aggregate.HowToJudge)
+		why := []string{}
+		for i := range b.Signals {
+			if s := b.Signals[i].Signal; b.unjudged[s] > 0 {
+				why = append(why, fmt.Sprintf("%s, %s", s, aggregate.HowToJudge(s)))
+			}
+		}
+		return fmt.Sprintf("no threshold applies to %s. %s", count(n, "cell"), strings.Join(why, ". "))
 	}
 	if n := b.states[aggregate.TooFew]; n > 0 {
 		return fmt.Sprintf("each of %s has fewer than %d observations", count(n, "cell"), aggregate.MinObservations)
@@ -253,7 +259,7 @@ func (b *verdictBuilder) notes() []string {
 	for i := range b.Signals {
 		s := b.Signals[i].Signal
 		if n := b.unjudged[s]; n > 0 && b.out.JudgedCells > 0 {
-			list = append(list, fmt.Sprintf("%s: %d of %d cells are not judged: %s.", s, n, len(b.Signals[i].Cells), aggregate.HowToJudge))
+			list = append(list, fmt.Sprintf("%s: %d of %d cells are not judged: %s.", s, n, len(b.Signals[i].Cells), aggregate.HowToJudge(s)))
 		}
 	}
 	if n := b.states[aggregate.TooFew]; n > 0 && b.out.JudgedCells > 0 {

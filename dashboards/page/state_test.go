@@ -119,11 +119,11 @@ func TestStates(t *testing.T) {
 	if got := when(); !strings.HasPrefix(got, "at the end of the window: ") {
 		t.Errorf("of a window, the states are %q", got)
 	}
-	v.Says("judge-note", "not judged: "+aggregate.HowToJudge+".")
+	v.Says("judge-note", "not judged: "+aggregate.HowToJudge(csig.MinABW)+".")
 	v.Click("#signals button:nth-child(3)")
 	v.Wait("csigscope.current().signal === 'max_delay'")
 	v.Says("judge-note", "")
-	v.Says("judge-word", aggregate.HowToJudge)
+	v.Says("judge-word", aggregate.HowToJudge(csig.MaxDelay))
 }
 
 // TestAddressHoldsState leaves a page in a state and opens its address in another tab.

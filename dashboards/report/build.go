@@ -38,7 +38,7 @@ func Signals(ctx context.Context, data Data, names Names, domain *csig.Domain) (
 	labels := csig.SignalNames(all)
 	for i, s := range all {
 		b := &builder{signal: s, data: data, names: names, domain: domain}
-		one := Signal{Name: labels[i], Unit: s.Unit().String(), Direction: "min"}
+		one := Signal{signal: s, Name: labels[i], Unit: s.Unit().String(), Direction: "min"}
 		if s.Direction() == csig.Max {
 			one.Direction = "max"
 		}

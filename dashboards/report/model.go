@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // Report is the document. csigscope report -o json prints it as JSON.
@@ -35,6 +37,8 @@ type Count struct {
 
 // Signal is the report's part on one signal.
 type Signal struct {
+	signal csig.Signal
+
 	Name      string `json:"name"`
 	Unit      string `json:"unit"`
 	Direction string `json:"direction"` // min: low values are tight; max: high ones

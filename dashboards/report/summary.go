@@ -168,5 +168,5 @@ func (s *Signal) Unjudged() string {
 	if s.NotJudged == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d cells are not judged: %s.", s.NotJudged, s.Cells, aggregate.HowToJudge)
+	return fmt.Sprintf("%d of %d cells are not judged: %s.", s.NotJudged, s.Cells, aggregate.HowToJudge(s.signal))
 }

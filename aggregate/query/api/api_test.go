@@ -205,14 +205,14 @@ func TestNotJudgedHint(t *testing.T) {
 		target string
 		want   string
 	}{
-		{s, "cells?signal=min_abw", aggregate.HowToJudge},
-		{s, "cells?signal=min_abw&src=rack1", aggregate.HowToJudge},
+		{s, "cells?signal=min_abw", aggregate.HowToJudge(csig.MinABW)},
+		{s, "cells?signal=min_abw&src=rack1", aggregate.HowToJudge(csig.MinABW)},
 		{s, "cells?signal=min_abw&src=rack2", ""},
 		{s, "cells?signal=min_abw&state=clear", ""},
 		{s, "cells?signal=max_delay", ""},
-		{s, "matrix?signal=min_abw", aggregate.HowToJudge},
+		{s, "matrix?signal=min_abw", aggregate.HowToJudge(csig.MinABW)},
 		{s, "matrix?signal=min_abw&src=rack2", ""},
-		{s, "path?signal=min_abw&src=rack1&dst=rack2", aggregate.HowToJudge},
+		{s, "path?signal=min_abw&src=rack1&dst=rack2", aggregate.HowToJudge(csig.MinABW)},
 		{s, "path?signal=min_abw&src=rack2&dst=rack1", ""},
 		{s, "locations?signal=min_abw", ""},
 		{history, "cells?signal=min_abw&" + past, ""},

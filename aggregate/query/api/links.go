@@ -172,7 +172,7 @@ func (a *API) links(ctx context.Context, s *table.State, in *wire.LinksRequest) 
 		if out.Total++; len(out.Links) < int(in.GetTop()) {
 			out.Links = append(out.Links, on.names.link(l, on.Signal))
 			if l.State == aggregate.NotJudged {
-				out.About.NotJudgedHint = query.NotJudgedHint(on.Signal)
+				out.About.NotJudgedHint = aggregate.HowToJudge(on.Signal)
 			}
 		}
 	}

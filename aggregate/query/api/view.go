@@ -12,7 +12,6 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -300,14 +299,14 @@ func (a *API) about(s *table.State, k viewKey) *wire.About {
 // not.
 func explainUnjudged(about *wire.About, s csig.Signal, cells []*wire.Cell) {
 	if slices.ContainsFunc(cells, func(c *wire.Cell) bool { return c.State == wire.State_STATE_NOT_JUDGED }) {
-		about.NotJudgedHint = query.NotJudgedHint(s)
+		about.NotJudgedHint = aggregate.HowToJudge(s)
 	}
 }
 
 // explainUnjudged is explainUnjudged for chosen cells of the view.
 func (v *view) explainUnjudged(about *wire.About, s csig.Signal, chosen []int) {
 	if slices.ContainsFunc(chosen, func(i int) bool { return v.cells[i].State == aggregate.NotJudged }) {
-		about.NotJudgedHint = query.NotJudgedHint(s)
+		about.NotJudgedHint = aggregate.HowToJudge(s)
 	}
 }
 

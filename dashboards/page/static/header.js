@@ -35,7 +35,7 @@ export function show({ view, model, signal, axes, matrices, timeline, ranked }) 
   find("detail-lines").textContent = `Lines: ${Panels.rule(bundle)}.`;
   const unjudged = signal.total.state.some((state) => STATES[state] === "not_judged");
   find("judge-note").textContent = unjudged ? `${Panels.meanings(signal).not_judged}.` : "";
-  find("judge-word").textContent = bundle.signals.map((s) => s.not_judged_hint).find(Boolean) || "";
+  find("judge-word").textContent = signal.info.not_judged_hint;
   const zones = new Set([model.windows[0], model.windows.at(-1)].map((at) => Format.zone(at, view.utc)));
   const notes = ["share of each window's observations", `times in ${[...zones].join(" and ")}`];
   const rows = timeline.locations.length;
