@@ -236,10 +236,10 @@ func (l *Lister) mirrors(index uint32, interfaces []capture.Interface, from *lis
 		return decode.Mirrors{}
 	}
 	named := source{path: from.path}
-	for n := len(from.mirrors); n < max(len(interfaces), 1); n++ {
+	for n := len(from.mirrors); n < len(interfaces); n++ {
 		from.mirrors = append(from.mirrors, l.cfg.Tap(named.tapName(interfaces, uint32(n))).Mirrors)
 	}
-	return from.mirrors[min(int(index), len(from.mirrors)-1)]
+	return from.mirrors[index]
 }
 
 func (l *Lister) print(f *capture.Frame, from *listing) error {

@@ -50,8 +50,7 @@ func (p *pass) read(ctx context.Context, path string, f func(*packets) error) er
 	return nil
 }
 
-// ethernet reports whether a frame is Ethernet. Frames of interfaces that the capture does not
-// describe count as Ethernet.
+// ethernet reports whether a frame is Ethernet.
 func (p *packets) ethernet(f *capture.Frame) bool {
 	link, known := window.LinkOf(p.interfaces, f.Interface)
 	return known && link == decode.Ethernet

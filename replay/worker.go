@@ -176,7 +176,7 @@ func (w *worker) openLane(ctx context.Context, index uint32, r *capture.Reader) 
 	if err != nil {
 		return nil, fmt.Errorf("replay %q: tap %q: %w", w.src.path, name, err)
 	}
-	w.place(l, index, name, interfaceAt(interfaces, index))
+	w.place(l, index, name, interfaces[index])
 	w.cfg.Logger.Debug("tap found", slog.String("file", w.src.path), slog.String("tap", name), slog.Int("chunk", w.chunk))
 	return l, nil
 }
@@ -184,7 +184,7 @@ func (w *worker) openLane(ctx context.Context, index uint32, r *capture.Reader) 
 // enterSection closes the lanes of earlier sections when a later one begins, since their interfaces
 // have no more packets. Thus a file with any number of sections needs lanes for one section only.
 func (w *worker) enterSection(ctx context.Context, index uint32, interfaces []capture.Interface) error {
-	if int(index) >= len(interfaces) || interfaces[index].Section == w.section {
+	if interfaces[index].Section == w.section {
 		return nil
 	}
 	if err := w.flush(ctx); err != nil {
@@ -297,13 +297,4 @@ func writeTaps(ctx context.Context, cfg *Config, src *source, list []TapCounts) 
 		return fmt.Errorf("replay %q: %w", src.path, err)
 	}
 	return nil
-}
-
-// interfaceAt returns an interface. Packets may name one that their file does not describe, which
-// counts as Ethernet.
-func interfaceAt(interfaces []capture.Interface, index uint32) capture.Interface {
-	if int(index) >= len(interfaces) {
-		return capture.Interface{Link: capture.LinkEthernet}
-	}
-	return interfaces[index]
 }

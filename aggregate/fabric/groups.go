@@ -80,7 +80,7 @@ type derivedGroup struct {
 // knock is the state of a prefix without a group.
 type knock struct {
 	last int64 // second in which it was last seen
-	n    uint8 // number of seconds in which it was seen
+	n    uint8 // number of seconds in which it was seen, up to knocksNeeded
 }
 
 // Lengths of derived prefixes.
@@ -153,7 +153,7 @@ func (d *derived) persists(p netip.Prefix) bool {
 		return false
 	}
 	if !known || k.last < d.second {
-		k.n++
+		k.n = min(k.n+1, knocksNeeded)
 	}
 	k.last = d.second
 	d.knocking[p] = k

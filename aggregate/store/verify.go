@@ -92,7 +92,7 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions, found func(Finding)
 	for _, day := range merged(days[secondTable], days[minuteTable]) {
 		check := v.folds
 		if !slices.Contains(days[secondTable], day) {
-			check = v.trimmed
+			check = v.wholeDay
 		}
 		if err := check(ctx, secondTable, day); err != nil {
 			return err
@@ -101,9 +101,9 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions, found func(Finding)
 	return nil
 }
 
-// trimmed reports a day whose finer windows are all gone before their time: they were deleted to
+// wholeDay reports a day whose finer windows are all gone before their time: they were deleted to
 // fit a disk, or by hand.
-func (v *verifier) trimmed(ctx context.Context, g int, day time.Time) error {
+func (v *verifier) wholeDay(ctx context.Context, g int, day time.Time) error {
 	table := resolutionTableAt(g + 1).table()
 	query := fmt.Sprintf("SELECT countIf(stored_at > '%s'), anyIf(%s, stored_at > '%[1]s') FROM %[3]s.%[4]s WHERE %[5]s",
 		v.expired(g), rowExample(g+1), v.database, table, during(g+1, day, 24*time.Hour))

@@ -117,7 +117,8 @@ func (s *Store) Ready(ctx context.Context) error {
 }
 
 // latencyBounds are the upper bounds of the buckets of Latency. Windows of 1 s close 2 s after
-// their end, and their batch then collects rows for about another second.
+// their end, and their rows then wait in the outbox for further ones: EmbeddedInterval or
+// ServerInterval.
 var latencyBounds = [...]time.Duration{
 	500 * time.Millisecond, time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second, 5 * time.Second,
 	7500 * time.Millisecond, 10 * time.Second, 15 * time.Second, 30 * time.Second,

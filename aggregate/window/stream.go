@@ -318,9 +318,6 @@ func (l *Stream) Resume(found []finding.Finding) {
 // LinkOf returns the link type of a capture interface; ok is false for one that the decoder cannot
 // read.
 func LinkOf(interfaces []capture.Interface, index uint32) (link decode.Link, ok bool) {
-	if int(index) >= len(interfaces) {
-		return decode.Ethernet, true
-	}
 	link = decode.Link(interfaces[index].Link)
 	return link, link.Known()
 }

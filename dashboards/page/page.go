@@ -1,7 +1,7 @@
-// Package page is the built-in web page: both matrices, the location heatmap and their legend, as
-// static files in the binary.
+// Package page is the built-in web page, as static files in the binary: the verdict, both matrices,
+// locations and the fabric over time, details of a cell, and live windows.
 //
-// It knows how a bundle of package query is drawn. It must never ask a store: it draws the answers
+// It knows how bundles and frames of package query are drawn. It must never ask a store: it draws the answers
 // of packages query and api, and loads nothing from other servers.
 package page
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"path/filepath"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -214,12 +215,19 @@ func TestNetwork(t *testing.T) {
 		return n
 	}
 	plain := open("")
-	for text, same := range map[string]bool{
+	cases := map[string]bool{
 		"store: {dsn: none, max_disk: 1GB}\ncollect: {instance: me}\nflows: {top: 3}\nfindings: {detect: false}\napi: {anonymous: read}": true,
-		"decode: {udp_tunnels: {8472: vxlan}}": false,
-		"decode: {endpoints: inner}":           false,
-		"csig: {tables: [{format: compact, signal: max_delay, quantum: 1us, initial: 31, heavy: 3us}]}": false,
-	} {
+		"csig: {tables: [{format: compact, signal: max_delay, quantum: 1us, initial: 31, heavy: 3us}]}":                              false,
+	}
+	values := map[string]string{"endpoints": "inner", "inner_tags": "true", "udp_tunnels": "{8472: vxlan}"}
+	for field := range reflect.TypeFor[Decode]().Fields() {
+		key, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+		if values[key] == "" {
+			t.Errorf("decode.%s: this test needs a value other than the default", key)
+		}
+		cases[fmt.Sprintf("decode: {%s: %s}", key, values[key])] = false
+	}
+	for text, same := range cases {
 		if n := open(text); (n.Epoch == plain.Epoch) != same {
 			t.Errorf("%s: epoch %016x, without it %016x", text, n.Epoch, plain.Epoch)
 		}

@@ -75,8 +75,7 @@ func NewNetwork(configPath string, topology *fabric.Spec, name string) (*Network
 	if n.Decode, err = c.Decode.Decoder(n.Domain); err != nil {
 		return nil, fmt.Errorf("read configuration %q: %w", configPath, err)
 	}
-	n.Text = fmt.Sprintf("endpoints %s, inner tags %t, udp tunnels%s\n%s",
-		c.Decode.Endpoints, c.Decode.InnerTags, c.Decode.UDPTunnels, n.Fabric.Fingerprint())
+	n.Text = c.Decode.fingerprint() + "\n" + n.Fabric.Fingerprint()
 	n.Epoch = xxhash.Sum64String(n.Text)
 	return n, nil
 }

@@ -27,6 +27,11 @@ func defaultDecode() Decode {
 	return Decode{Endpoints: "outer", UDPTunnels: decode.DefaultUDPTunnels()}
 }
 
+// fingerprint has all keys of the section, since all of them change rows: the epoch depends on it.
+func (c *Decode) fingerprint() string {
+	return fmt.Sprintf("endpoints %s, inner tags %t, udp tunnels%s", c.Endpoints, c.InnerTags, c.UDPTunnels)
+}
+
 // Decoder returns the decoder's configuration in a domain.
 func (c *Decode) Decoder(domain *csig.Domain) (d decode.Config, err error) {
 	d = decode.Config{Domain: domain, InnerTags: c.InnerTags, UDPTunnels: c.UDPTunnels}
