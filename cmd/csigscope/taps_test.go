@@ -55,6 +55,9 @@ func TestQueryTaps(t *testing.T) {
 	if sum != stored {
 		t.Errorf("%d observations in windows, want %d", sum, stored)
 	}
+	if now := decodeJSON[[]any](t, ask("coverage", "--since", "15m")); len(now) != 0 {
+		t.Errorf("long after the capture: %v", now)
+	}
 	cells := decodeJSON[[]struct {
 		Covered float64 `json:"covered_ratio"`
 	}](t, ask("coverage", "--by", "cell"))

@@ -70,11 +70,10 @@ func Ask(ctx context.Context, db *store.Store, p Params) (*Question, error) {
 	return q, nil
 }
 
-// fill sets the unset fields.
+// fill sets the unset fields, and extends the range to whole windows.
 func (q *Question) fill(extent *store.Extent) {
 	if q.query.From.IsZero() {
-		// The minute's window that contains the first second begins earlier.
-		q.query.From = extent.First.Truncate(q.query.Resolution)
+		q.query.From = extent.First
 	}
 	if q.query.To.IsZero() {
 		q.query.To = extent.Last
@@ -82,6 +81,12 @@ func (q *Question) fill(extent *store.Extent) {
 	// A replay that was interrupted early has stored fine windows only.
 	if n := len(extent.Resolutions); q.query.Resolution == 0 && n > 0 && extent.Resolutions[n-1] < time.Second {
 		q.query.Resolution = extent.Resolutions[n-1]
+	}
+	// A range that ends now begins and ends within a window.
+	window := cmp.Or(q.query.Resolution, time.Second)
+	q.query.From = q.query.From.Truncate(window)
+	if end := q.query.To.Truncate(window); end.Before(q.query.To) {
+		q.query.To = end.Add(window)
 	}
 }
 
