@@ -15,7 +15,7 @@ import (
 type Producer struct {
 	ID        uint64
 	Name      string    // of the tap, or EXPORTER/STREAM
-	Last      time.Time // its last start, or the start of its last minute with rows, whichever is later
+	Last      time.Time // start of its last minute with rows; zero for none in the time that was read
 	Forgotten bool      // see Forget: it has written nothing since
 }
 
@@ -29,24 +29,41 @@ const MaxProducers = 1 << 12
 var ErrNoProducer = errors.New("no live producer has this name")
 
 // Producers returns the live producers that wrote since a time, and the forgotten ones, the
-// latest first. It reads one column of the rows of 1 min since then.
+// latest first. A start of its tap counts as writing. It reads one column of the rows of 1 min since
+// then, and those of 1 s of the last minutes.
 func (s *Store) Producers(ctx context.Context, since time.Time) ([]Producer, error) {
-	query := fmt.Sprintf(`SELECT producer, name, greatest(began, seen) AS last, forgotten >= last AS dismissed FROM
+	query := fmt.Sprintf(`SELECT producer, name, seen, greatest(began, seen) AS last, forgotten >= last AS dismissed FROM
 (SELECT producer, argMax(name, at) AS name, maxIf(at, state = 'started') AS began FROM %[1]s.runs WHERE mode = 'live' GROUP BY producer) AS r
-LEFT JOIN (SELECT producer, max(window_start) AS seen FROM %[1]s.partials_1m WHERE window_start >= '%[2]s' GROUP BY producer) AS p USING producer
+LEFT JOIN (%[4]s) AS p USING producer
 LEFT JOIN (SELECT producer, max(at) AS forgotten FROM %[1]s.forgotten GROUP BY producer) AS f USING producer
 WHERE last >= '%[2]s' OR dismissed
-ORDER BY last DESC, producer LIMIT %[3]d`, s.database, stamp(since), MaxProducers)
+ORDER BY seen DESC, last DESC, producer LIMIT %[3]d`, s.database, stamp(since), MaxProducers, s.lastMinutes(since))
 	var list []Producer
 	err := s.query(ctx, s.reader, "read producers", query, func(rows driver.Rows) error {
 		var p Producer
+		var last time.Time
 		var forgotten uint8
-		err := rows.Scan(&p.ID, &p.Name, &p.Last, &forgotten)
-		p.Forgotten = forgotten != 0
+		err := rows.Scan(&p.ID, &p.Name, &p.Last, &last, &forgotten)
+		p.Last, p.Forgotten = orZero(p.Last), forgotten != 0
 		list = append(list, p)
 		return err
 	})
 	return list, err
+}
+
+// lastMinutes is the query for the last minute since a time in which each producer has rows.
+func (s *Store) lastMinutes(since time.Time) string {
+	_, end := Everything()
+	return fmt.Sprintf("SELECT producer, max(toStartOfInterval(last, INTERVAL 1 MINUTE)) AS seen FROM (%s UNION ALL %s) GROUP BY producer",
+		s.lastWindows(minuteTable, since, end), s.lastWindows(secondTable, later(since, time.Now().Add(-unclosed)), end))
+}
+
+// orZero maps the server's time for none to Go's.
+func orZero(t time.Time) time.Time {
+	if t.Unix() <= 0 {
+		return time.Time{}
+	}
+	return t
 }
 
 // ProducerCounts are the producers of a range. Present producers have rows of its minutes, live
@@ -99,11 +116,14 @@ func (s *Store) Forget(ctx context.Context, name string) (list []Producer, err e
 	if id, err := strconv.ParseUint(name, 16, 64); err == nil {
 		which = fmt.Sprintf("(%s OR producer = %d)", which, id)
 	}
-	query := fmt.Sprintf("SELECT producer, any(name), max(at) FROM %s.runs WHERE mode = 'live' AND %s GROUP BY producer ORDER BY producer LIMIT %d", s.database, which, MaxProducers)
+	query := fmt.Sprintf(`SELECT producer, title, seen FROM
+(SELECT producer, any(name) AS title FROM %s.runs WHERE mode = 'live' AND %s GROUP BY producer) AS r
+LEFT JOIN (%s) AS p USING producer ORDER BY producer LIMIT %d`, s.database, which, s.lastMinutes(time.Now().Add(-ExpectFor)), MaxProducers)
 	var values []string
 	err = s.query(ctx, s.reader, "read producers", query, func(rows driver.Rows) error {
 		p := Producer{Forgotten: true}
 		err := rows.Scan(&p.ID, &p.Name, &p.Last)
+		p.Last = orZero(p.Last)
 		list, values = append(list, p), append(values, fmt.Sprintf("(%d)", p.ID))
 		return err
 	})

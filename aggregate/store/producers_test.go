@@ -28,12 +28,18 @@ func TestProducers(t *testing.T) {
 	wrote := begin(0xabc, 1, RunLive, "it's")
 	begin(3, 1, RunReplay, "capture.pcap")
 	begin(4, 1, RunLive, "eth0")
-	begin(5, 1, RunLive, "eth0")
-	if err := s.WriteBlock(ctx, blockOf([]row{{
-		source: wrote, resolution: int64(time.Minute), window: now.Add(2 * time.Hour).Truncate(time.Minute).UnixNano(),
-		signal: uint8(csig.MinABWRatio), kind: 1, src: 10, dst: 11, location: 5, observations: 1,
-	}})); err != nil {
-		t.Fatal(err)
+	five := begin(5, 1, RunLive, "eth0")
+	soon := now.Add(2 * time.Hour).Truncate(time.Minute)
+	// Minutes with rows, also if only seconds are stored yet; the start of a tap is none.
+	lastRows := map[uint64]time.Time{wrote.Producer: soon, five.Producer: now.Truncate(time.Minute)}
+	for _, r := range []row{
+		{source: wrote, resolution: int64(time.Minute), window: soon.UnixNano()},
+		{source: five, resolution: int64(time.Second), window: now.Truncate(time.Second).UnixNano()},
+	} {
+		r.signal, r.kind, r.src, r.dst, r.location, r.observations = uint8(csig.MinABWRatio), 1, 10, 11, 5, 1
+		if err := s.WriteBlock(ctx, blockOf([]row{r})); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := s.Flush(ctx); err != nil {
 		t.Fatal(err)
@@ -44,6 +50,9 @@ func TestProducers(t *testing.T) {
 		var got []string
 		for _, p := range list {
 			got = append(got, fmt.Sprintf("%x %s %t", p.ID, p.Name, p.Forgotten))
+			if last := lastRows[p.ID]; last.After(now.Add(since)) && !p.Last.Equal(last) || last.IsZero() && !p.Last.IsZero() {
+				t.Errorf("%x wrote last at %s, want %s", p.ID, p.Last, lastRows[p.ID])
+			}
 		}
 		slices.Sort(got)
 		if err != nil || !slices.Equal(got, want) {
@@ -52,8 +61,14 @@ func TestProducers(t *testing.T) {
 	}
 	forget := func(name string, want int) {
 		t.Helper()
-		if list, err := s.Forget(ctx, name); err != nil || len(list) != want {
+		list, err := s.Forget(ctx, name)
+		if err != nil || len(list) != want {
 			t.Errorf("forget %s: %+v, %v, want %d", name, list, err, want)
+		}
+		for _, p := range list {
+			if !p.Last.Equal(lastRows[p.ID]) {
+				t.Errorf("forget %s: %x wrote last at %s, want %s", name, p.ID, p.Last, lastRows[p.ID])
+			}
 		}
 	}
 	want(-time.Hour, "1 host1/eth0 false", "4 eth0 false", "5 eth0 false", "abc it's false")

@@ -56,7 +56,11 @@ func Dropped(list []store.Dropped) *tabular.Listing {
 func Producers(list []store.Producer) *tabular.Listing {
 	t := &tabular.Listing{Columns: []string{"name", "id", "last", "forgotten"}}
 	for _, p := range list {
-		t.Rows = append(t.Rows, []any{p.Name, fmt.Sprintf("%016x", p.ID), p.Last.UTC().Format(time.RFC3339), p.Forgotten})
+		row := []any{p.Name, fmt.Sprintf("%016x", p.ID), nil, p.Forgotten}
+		if !p.Last.IsZero() {
+			row[2] = p.Last.UTC().Format(time.RFC3339)
+		}
+		t.Rows = append(t.Rows, row)
 	}
 	return t
 }
