@@ -301,15 +301,17 @@ func newQueryForget() *cobra.Command {
 		Use:   "forget [PRODUCER...]",
 		Short: "List live producers, or wait no longer for some of them",
 		Long: `Without a name, forget lists the producers that wrote in the last day, live taps and streams of
-exporters (host7/eth0/0: exporter, interface, ring), and those that are forgotten. A collector
-calls a window complete when it has rows of all producers that are listed and not forgotten, and
-of all taps and exporters in its configuration and its fabric file.
+exporters (host7/eth0/0: exporter, interface, ring), and those that are forgotten. last is the
+minute of the last rows, and empty for a producer without rows in the last day. A collector calls a
+window complete when it has rows of all producers that are listed and not forgotten, and of the
+taps and exporters in its configuration and its fabric file that are not listed.
 
 With names, forget makes all collectors stop expecting these producers, within a minute, until they
-write again. But until the store has a minute of rows of such a producer that began after the
-command, a collector drops it again within a minute after it falls silent. If several hosts share a
-name, give the hexadecimal id from the list instead. Stored rows stay. A producer that the
-configuration or the fabric file names is expected even if it never wrote: remove it there.`,
+write again, also those that the configuration or the fabric file names. But until the store has
+rows of such a producer in a minute that began after the command, a collector drops it again within
+a minute after it falls silent. If several hosts share a name, give the hexadecimal id from the list
+instead. Stored rows stay. A name that is not listed, such as host7/eth0 of the fabric file, never
+wrote: to stop expecting it, remove it from the fabric file or the configuration and reload.`,
 		Example: `  csigscope query forget
   csigscope query forget host7/eth0/0 host7/eth1/0`,
 	}
@@ -326,7 +328,7 @@ configuration or the fabric file names is expected even if it never wrote: remov
 		for _, name := range names {
 			forgotten, err := db.store.Forget(cmd.Context(), name)
 			if err != nil {
-				return fmt.Errorf("%w: csigscope query forget lists the producers of the last day", err)
+				return fmt.Errorf("%w: csigscope query forget lists those of the last day; remove others from the fabric file or the configuration", err)
 			}
 			list = append(list, forgotten...)
 		}

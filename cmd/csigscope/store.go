@@ -252,7 +252,7 @@ func checkStoreExists(dir string, target store.Target) error {
 func storeError(err error, dir string, target store.Target) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("open store %s: nothing is stored in %s: run csigscope replay first, or name another with --store", target, dir)
+		return fmt.Errorf("open store %s: nothing is stored in %s: run csigscope replay first, or name another with --store (the systemd units have theirs in /var/lib/csigscope/store)", target, dir)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("open store %s: %w: run as the user that owns it, or ask its server with --server", target, err)
 	case err != nil:
