@@ -203,7 +203,7 @@ func knowLinks(links *query.Links, f *fabric.Fabric, in *wire.LinksRequest) erro
 	}{{"link", in.GetLink()}, {"device", in.GetDevice()}, {"peer", in.GetPeer()}} {
 		for _, name := range asked.names {
 			if !known[asked.parameter][name] {
-				return wrong(asked.parameter, name, "no link has it: /api/v1/topology lists them, and without a fabric file links are the locations that were named")
+				return wrong(asked.parameter, name, "no link has %q: /api/v1/topology lists them, and without a fabric file links are the locations that were named", name)
 			}
 		}
 	}

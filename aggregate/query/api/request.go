@@ -171,9 +171,9 @@ func (n *names) unknown(parameter, name, kind string) error {
 // noSuch is the error for a name of a kind: group, location or link.
 func noSuch(parameter, name, kind string) error {
 	if kind == "group" {
-		return wrong(parameter, name, "no such group: csigscope query cells names those with traffic, /api/v1/fabric all of them")
+		return wrong(parameter, name, "no such group %q: csigscope query cells names those with traffic, /api/v1/fabric all of them", name)
 	}
-	return wrong(parameter, name, "no such %s: csigscope query %ss and /api/v1/fabric list them", kind, kind)
+	return wrong(parameter, name, "no such %s %q: csigscope query %ss and /api/v1/fabric list them", kind, name, kind)
 }
 
 // stateKey resolves the signal and the level of a question to a state of memory.
