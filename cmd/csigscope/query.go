@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,8 +23,9 @@ func newQueryCommand() *cobra.Command {
 answers from both; watch and changes need a running collector, and extent, coverage, taps and
 forget need the store.
 
--o json prints the answers of the query API (/openapi.json). The columns of the other formats are
-the fields of these answers, with the unit at the end (mean_bps). The mode of the bottleneck is the
+-o json prints the answers of the query API (/openapi.json). windows, export, extent, coverage, taps
+and forget have no such answer: they print their rows, without age and completeness. The columns of
+the other formats are the fields of JSON, with the unit at the end (mean_bps). The mode of the bottleneck is the
 location that more of a cell's heavy observations name than any other; a type_N that sums or
 counts over hops has none.
 
@@ -154,12 +156,15 @@ func (r *timeRange) parse(name, text string, to *time.Time) error {
 }
 
 // cellFlags select the cells of a signal.
-type cellFlags struct{ signal, level, src, dst string }
+type cellFlags struct {
+	signal, level string
+	src, dst      []string
+}
 
+// add adds the flags for the signal and the level.
 func (f *cellFlags) add(cmd *cobra.Command) {
 	f.addSignal(cmd)
 	cmd.Flags().StringVar(&f.level, "level", "location", "what the mode names: location (a port, or ports that tags cannot tell apart), set (ports of a device with the same orientation), device, stage, or far_end (ports that face the same device or host)")
-	f.addEnds(cmd)
 	before(cmd, func([]string) error {
 		if _, err := fabric.ParseLevel(f.level); err != nil {
 			return fmt.Errorf("--level: %w", err)
@@ -179,8 +184,14 @@ func (f *cellFlags) addSignal(cmd *cobra.Command) {
 }
 
 func (f *cellFlags) addEnds(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.src, "src", "", "only from this source `GROUP`, or a group in it")
-	cmd.Flags().StringVar(&f.dst, "dst", "", "only to this destination `GROUP`, or a group in it")
+	f.addGroups(cmd, "only from these source `GROUPS`, or groups in them", "only to these destination `GROUPS`, or groups in them")
+}
+
+// addGroups adds --src and --dst. A command for single groups refuses several, instead of taking
+// the last one.
+func (f *cellFlags) addGroups(cmd *cobra.Command, src, dst string) {
+	cmd.Flags().StringSliceVar(&f.src, "src", nil, src)
+	cmd.Flags().StringSliceVar(&f.dst, "dst", nil, dst)
 }
 
 func newQueryCoverage() *cobra.Command {
@@ -204,7 +215,8 @@ which the cell was observed at all. Cells with the lowest share come first.`,
 		Args: noArgs,
 	}
 	out.add(cmd, tabular.ListingFormats()...)
-	cells.add(cmd)
+	cells.addSignal(cmd)
+	cells.addGroups(cmd, "with --by cell: only from this source `GROUP`", "with --by cell: only to this destination `GROUP`")
 	times.add(cmd, "all data")
 	flags := cmd.Flags()
 	flags.DurationVar(&q.Step, "step", time.Second, "length of the answer's windows")
@@ -214,6 +226,12 @@ which the cell was observed at all. Cells with the lowest share come first.`,
 		switch {
 		case by != "window" && by != "cell":
 			return fmt.Errorf("--by %q: expected window or cell", by)
+		case by == "window" && (flags.Changed("signal") || flags.Changed("src") || flags.Changed("dst")):
+			return errors.New("--signal, --src and --dst: need --by cell, since windows cover all signals and cells")
+		case by == "cell" && flags.Changed("step"):
+			return errors.New("--step: leave it out with --by cell, which covers the whole range")
+		case len(cells.src) > 1 || len(cells.dst) > 1:
+			return errors.New("--src and --dst: expected one group each")
 		case q.Step <= 0:
 			return fmt.Errorf("--step %s: expected a time above 0", q.Step)
 		case q.Resolution < 0:
@@ -223,7 +241,7 @@ which the cell was observed at all. Cells with the lowest share come first.`,
 	})
 	return withStore(cmd, openForReading, func(cmd *cobra.Command, db *openedStore, _ []string) error {
 		q.From, q.To = times.begin, times.end
-		asked, err := answers.Ask(cmd.Context(), db.store, answers.Params{Signal: cells.signal, Src: cells.src, Dst: cells.dst, Query: q})
+		asked, err := answers.Ask(cmd.Context(), db.store, answers.Params{Signal: cells.signal, Src: strings.Join(cells.src, ""), Dst: strings.Join(cells.dst, ""), Query: q})
 		if wrong, ok := errors.AsType[*answers.ParameterError](err); ok {
 			return usageError{fmt.Errorf("--%w", wrong)}
 		}

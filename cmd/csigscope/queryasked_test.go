@@ -12,12 +12,14 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/pflag"
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query/api"
@@ -25,6 +27,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 // askedServer serves windows in memory, and history.
@@ -90,7 +93,7 @@ func TestAskServer(t *testing.T) {
 	const past = "from=2026-01-20T09:00:00Z to=2026-01-20T09:00:10Z"
 	for args, rows := range map[string]int{
 		"verdict": 32, "verdict top=1 windows=2": 16, "verdict " + past: 24,
-		"cells": 16, "cells src=rack1 windows=3": 4, "cells state=congested,too_few": 16, "cells " + past: 12,
+		"cells": 16, "cells src=rack1 windows=3": 4, "cells src=rack1,rack3": 8, "cells state=congested,too_few": 16, "cells " + past: 12,
 		"locations top=3": 3, "locations level=device " + past: 8,
 		"timeline src=rack1 top=2": 6, "timeline src=rack1 dst=rack2 step=5s " + past: 6,
 		"flows signal=max_delay limit=7": 7, "flows signal=max_delay src=rack1 window=1s " + past: 27,
@@ -165,10 +168,60 @@ func TestAskServer(t *testing.T) {
 		"flows --windows 0":                          "windows",
 		"export --table x":                           "expected cells, windows",
 		"export --step 1s":                           "table=windows",
+		"export --table flows --level device":        "--level: leave it out with --table flows",
+		"cells --src rack1,nobody":                   `no such group "nobody"`,
+		"path --src rack1 --src rack2 --dst rack3":   "given 2 times",
+		"cells --windows 2 --since 1m":               "--windows: is for windows in memory",
 	} {
 		if _, err := runCommand(t, append(append([]string{"query"}, strings.Fields(args)...), "--server", server)...); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", args, err, says)
 		}
+	}
+}
+
+// TestFlagsMatter: each flag that chooses rows changes a question, or is refused.
+func TestFlagsMatter(t *testing.T) {
+	var got strings.Builder
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(&got, "%s %q\n", r.URL, body)
+		edge.WriteProblem(w, http.StatusUnprocessableEntity, "enough")
+	}))
+	defer server.Close()
+	ask := func(args []string, more ...string) string {
+		got.Reset()
+		_, err := runCommand(t, append(args, more...)...)
+		return fmt.Sprint(got.String(), err)
+	}
+	values := map[string]string{
+		"signal": "max_delay", "level": "device", "state": "brief", "windows": "7", "top": "7", "step": "7s", "window": "1m", "resolution": "100ms", "severity": "error", "table": "flows",
+	}
+	// These choose a server, a store, a range or the output.
+	others := "store server token-file server-ca client-cert client-key from to since count sort out output config"
+	for _, cmd := range newQueryCommand().Commands() {
+		if cmd.Flags().Lookup("server") == nil {
+			continue
+		}
+		args := []string{"query", cmd.Name(), "--server", server.URL}
+		if cmd.Flags().Lookup("from") != nil {
+			args = append(args, "--from", "2026-01-20T09:00:00Z", "--to", "2026-01-20T09:00:10Z")
+		}
+		if cmd.Name() == "path" {
+			args = append(args, "--src", "rack1", "--dst", "rack2")
+		}
+		without := ask(args)
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if slices.Contains(strings.Fields(others), f.Name) {
+				return
+			}
+			value, ok := values[f.Name]
+			if !ok {
+				value = "x"
+			}
+			if with := ask(args, "--"+f.Name, value); with == without {
+				t.Errorf("%s --%s asks the same: %s", cmd.Name(), f.Name, with)
+			}
+		})
 	}
 }
 

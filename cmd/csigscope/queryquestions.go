@@ -142,6 +142,7 @@ func newQueryCells() *cobra.Command {
 json, ndjson or csv, trend is how much higher the mean is in the later half of the range than in the
 earlier half. It is empty if a half has no value: ask a collector with --windows 2 or more.`
 	f.cells.add(cmd)
+	f.cells.addEnds(cmd)
 	f.addSort(cmd)
 	addState(cmd)
 	addWindows(cmd, 1)
@@ -160,9 +161,14 @@ func newQueryLocations() *cobra.Command {
 
 func newQueryTimeline() *cobra.Command {
 	var f questionFlags
-	cmd := f.command("timeline", "Cells with heavy observations and their locations, window by window", answers.Timeline,
+	cmd := f.command("timeline", "Observed and congested cells, heavy observations and their locations, window by window", answers.Timeline,
 		"signal", "level", "src", "dst", "step", "top", "windows")
+	cmd.Long = `timeline sums up each window: the number of cells with observations and of congested ones, the
+heavy observations, and the locations that they name most. --src and --dst choose the cells, but the
+locations are always those of all cells. With one source and one destination, -o json also has their
+cell in each window.`
 	f.cells.add(cmd)
+	f.cells.addEnds(cmd)
 	addStep(cmd)
 	addTop(cmd, 3, "locations of each window")
 	addWindows(cmd, 60)
@@ -209,8 +215,7 @@ func newQueryTopology() *cobra.Command {
 	})
 	cmd.Example = `  csigscope query topology
   csigscope query topology --src rack1 --dst rack2`
-	cmd.Flags().StringVar(&f.cells.src, "src", "", "source `GROUP`: lists the paths of a pair, with --dst")
-	cmd.Flags().StringVar(&f.cells.dst, "dst", "", "destination `GROUP`")
+	f.cells.addGroups(cmd, "source `GROUP`: lists the paths of a pair, with --dst", "destination `GROUP`")
 	return cmd
 }
 
@@ -295,6 +300,8 @@ shortest paths by the fabric file, those with the most room first.`
   csigscope query path --src rack1 --dst rack2 --server http://127.0.0.1:9465 -o json
   csigscope query path --src rack1 --dst rack2 --signal min_abw --from 2026-01-20T09:00:00Z --to 2026-01-20T10:00:00Z`
 	f.cells.add(cmd)
+	const several = ", such as a rack; one that contains others, such as a pod, is refused if several of them have data"
+	f.cells.addGroups(cmd, "source `GROUP`"+several, "destination `GROUP`"+several)
 	addWindows(cmd, 10)
 	return cmd
 }
@@ -305,6 +312,7 @@ func newQueryWindows() *cobra.Command {
 	f.out.add(cmd, tabular.ListingFormats()...)
 	f.times.add(cmd, lastWindows)
 	f.cells.add(cmd)
+	f.cells.addEnds(cmd)
 	f.add(cmd)
 	addState(cmd)
 	addWindows(cmd, 1)
@@ -366,6 +374,7 @@ table has too many rows or takes too long, export writes its first rows and exit
 	}
 	f.out.add(cmd, string(tabular.CSV), string(tabular.NDJSON), string(tabular.Parquet), string(tabular.Arrow))
 	f.cells.add(cmd)
+	f.cells.addEnds(cmd)
 	f.times.add(cmd, lastWindows+" (its last stored hour for flows and findings)")
 	f.add(cmd)
 	cmd.Flags().StringVar(&what, "table", "cells", "cells, windows, flows or findings")
@@ -375,6 +384,11 @@ table has too many rows or takes too long, export writes its first rows and exit
 		table, parameters, ok := exportOf(what)
 		if !ok {
 			return usageError{fmt.Errorf("--table %q: expected cells, windows, flows or findings", what)}
+		}
+		for _, name := range cellParameters {
+			if cmd.Flags().Changed(name) && !slices.Contains(parameters, name) {
+				return usageError{fmt.Errorf("--%s: leave it out with --table %s, which does not depend on it", name, what)}
+			}
 		}
 		return f.run(cmd, func(c *client.Client) error {
 			values, err := f.times.parameters(cmd, c, parameters...)
@@ -391,11 +405,15 @@ table has too many rows or takes too long, export writes its first rows and exit
 	return cmd
 }
 
+// cellParameters are the flags of export that a table of cells takes as parameters. Other tables
+// take some of them.
+var cellParameters = []string{"signal", "level", "src", "dst", "step", "windows"}
+
 // exportOf returns the server's table of that name, and the flags that it takes as parameters.
 func exportOf(name string) (table string, parameters []string, ok bool) {
 	switch name {
 	case "cells", "windows":
-		return client.TableCells, []string{"signal", "level", "src", "dst", "step", "windows"}, true
+		return client.TableCells, cellParameters, true
 	case "flows":
 		return client.TableFlows, []string{"signal", "src", "dst"}, true
 	case "findings":
@@ -430,6 +448,7 @@ that length. They hold only cells with heavy observations, with the states that 
 	}
 	out.addFormat(cmd, tabular.ListingFormats()...)
 	cells.add(cmd)
+	cells.addEnds(cmd)
 	addState(cmd)
 	cmd.Flags().Duration("resolution", time.Second, "length of the windows: 1s, or a shorter one that the collector has")
 	followWith(cmd, "listings of a window, not counting the first snapshot", func(c *client.Client, count int) error {

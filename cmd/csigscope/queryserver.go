@@ -146,7 +146,10 @@ func noteEmpty(cmd *cobra.Command, c *client.Client) error {
 // server's form. A server without recent windows is asked for the whole stored range.
 func (r *timeRange) parameters(cmd *cobra.Command, c *client.Client, names ...string) (url.Values, error) {
 	values := flagValues(cmd, names...)
-	if !r.given() && values.Has("windows") {
+	if values.Has("windows") {
+		if r.given() {
+			return nil, usageError{errors.New("--windows: is for windows in memory: leave it out, or leave out --since, --from and --to")}
+		}
 		return values, nil
 	}
 	from, to := r.begin, r.end
