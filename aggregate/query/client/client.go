@@ -1,8 +1,8 @@
 // Package client is a client of a csigscope query API: for cells, paths and locations, and for
 // changes as they happen.
 //
-// Parameters of a question are those of its URL, as /openapi.json lists them; answers are messages
-// of package wire:
+// Parameters of a question are those that /openapi.json lists for its URL, except after and wait,
+// which only HTTP has: Watch and Changes wait for changes. Answers are messages of package wire:
 //
 //	c, err := client.New("http://127.0.0.1:9465", nil)
 //	...
@@ -36,6 +36,7 @@ import (
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/csigscope/csigscope/aggregate/query/rest"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
@@ -49,8 +50,8 @@ const (
 	maxProblem = 64 << 10
 )
 
-// Client queries one server. Questions take the parameters of /openapi.json, and are sent as
-// calls. If a parameter is invalid or the server refuses a question, the error wraps an *Error. It is
+// Client queries one server. Questions take the parameters of /openapi.json, except after and
+// wait, and are sent as calls. If a parameter is invalid or the server refuses a question, the error wraps an *Error. It is
 // safe for concurrent use.
 type Client struct {
 	// Retrying, if not nil, is called when Watch or Changes will reopen its stream after a wait, with
@@ -125,7 +126,8 @@ func ask[Q, R any](ctx context.Context, c *Client, name string, in *Q, parameter
 	return answer.Msg, nil
 }
 
-// parse sets a message to parameters; it refuses invalid ones as the server would.
+// parse sets a message to parameters; it refuses invalid ones as the server would, and those for
+// waiting, which calls do not have.
 func (c *Client) parse(parameters url.Values, in any) error {
 	m, ok := in.(proto.Message)
 	if !ok {
@@ -133,6 +135,12 @@ func (c *Client) parse(parameters url.Values, in any) error {
 	}
 	err := c.schema.Parse(parameters, m)
 	if wrong, ok := errors.AsType[rest.Wrong](err); ok {
+		waits, has := (&wire.WaitRequest{}).ProtoReflect().Descriptor().Fields(), m.ProtoReflect().Descriptor().Fields()
+		for _, d := range wrong {
+			if name := protoreflect.Name(strings.TrimPrefix(d.Location, "query.")); waits.ByName(name) != nil && has.ByName(name) == nil {
+				d.Message = "only questions over HTTP can wait: leave it out, and call Watch or Changes instead"
+			}
+		}
 		const status = http.StatusUnprocessableEntity
 		return &Error{&wire.Problem{Title: http.StatusText(status), Status: status, Detail: wrong.Error(), Errors: wrong}}
 	}

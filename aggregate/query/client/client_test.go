@@ -93,6 +93,9 @@ func TestQuestions(t *testing.T) {
 	if _, err := c.Cells(t.Context(), url.Values{"limit": {"0"}, "form": {"x"}}); !errors.As(err, &refused) || refused.Status != 422 || len(refused.Errors) != 2 {
 		t.Errorf("refused before it was asked with %v", err)
 	}
+	if _, err := c.Cells(t.Context(), url.Values{"after": {"0"}, "wait": {"2s"}}); !errors.As(err, &refused) || len(refused.Errors) != 2 || !strings.Contains(err.Error(), "call Watch or Changes") {
+		t.Errorf("wait: %v", err)
+	}
 	for _, server := range []string{"", "127.0.0.1:9465", "ftp://host", "http://"} {
 		if _, err := client.New(server, nil); err == nil {
 			t.Errorf("server %q is taken", server)
