@@ -26,7 +26,7 @@ const ExpectFor = 24 * time.Hour
 const MaxProducers = 1 << 12
 
 // ErrNoProducer is wrapped by the error of Forget for an unknown name.
-var ErrNoProducer = errors.New("no live producer has this name")
+var ErrNoProducer = errors.New("no live producer has this name (to dismiss one that never wrote, remove it from the fabric file or the configuration)")
 
 // Producers returns the live producers that wrote since a time, and the forgotten ones, the
 // latest first. A start of its tap counts as writing. It reads one column of the rows of 1 min since

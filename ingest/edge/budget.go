@@ -214,7 +214,7 @@ func newAccount(key string, l *Limits) *account {
 // as running: they cost nothing, and a browser requests all files of a page at once.
 func (c *account) begin(now time.Time, l *Limits, open bool) (refusal, *LimitError) {
 	if wait := take(c.rate, now); wait > 0 {
-		return rateLimit, &LimitError{fmt.Sprintf("more than %g requests a second: ask less often, or watch instead of polling", l.Requests), wait}
+		return rateLimit, &LimitError{fmt.Sprintf("more than %g requests a second on average: ask less often, or watch instead of polling", l.Requests), wait}
 	}
 	if !open && !enter(&c.running, l.Concurrent) {
 		return concurrent, &LimitError{fmt.Sprintf("%d requests are being answered already: wait for one of them", l.Concurrent), time.Second}
