@@ -14,7 +14,7 @@ type State uint8
 // The states. Their numbers are those of the API's enum, less one.
 const (
 	NoData    State = iota // nothing was observed, or not recently: silence is never health
-	TooFew                 // fewer than MinObservations samples
+	TooFew                 // fewer than MinObservations samples, and no judged window among the last
 	Clear                  // nothing was heavy
 	Congested              // the heavy share reached the onset, and has not fallen below the clear share since
 	Brief                  // something was heavy, but the state is not congested

@@ -104,8 +104,8 @@ type QueryServiceClient interface {
 	Watch(context.Context, *connect.Request[WatchRequest]) (*connect.ServerStreamForClient[WatchResponse], error)
 	// Changes begins with an initial event that lists the present state as changes: congested cells,
 	// silent producers and cells without full coverage. Then comes synced, and one event for each
-	// revision with a change. An initial event can come again, and replaces all changes before it. Provisional windows cause changes too; if the final rows of the window
-	// differ, they reverse them.
+	// revision with a change. An initial event can come again, and replaces all changes before it.
+	// Provisional windows cause changes too; if the final rows of the window differ, they reverse them.
 	Changes(context.Context, *connect.Request[ChangesRequest]) (*connect.ServerStreamForClient[ChangesResponse], error)
 }
 
@@ -329,8 +329,8 @@ type QueryServiceHandler interface {
 	Watch(context.Context, *connect.Request[WatchRequest], *connect.ServerStream[WatchResponse]) error
 	// Changes begins with an initial event that lists the present state as changes: congested cells,
 	// silent producers and cells without full coverage. Then comes synced, and one event for each
-	// revision with a change. An initial event can come again, and replaces all changes before it. Provisional windows cause changes too; if the final rows of the window
-	// differ, they reverse them.
+	// revision with a change. An initial event can come again, and replaces all changes before it.
+	// Provisional windows cause changes too; if the final rows of the window differ, they reverse them.
 	Changes(context.Context, *connect.Request[ChangesRequest], *connect.ServerStream[ChangesResponse]) error
 }
 

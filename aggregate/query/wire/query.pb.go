@@ -40,7 +40,8 @@ const (
 	State_STATE_UNSPECIFIED State = 0
 	// Nothing was observed, or not in the last 300 windows; live, not for collect.max_age.
 	State_STATE_NO_DATA State = 1
-	// Fewer than 10 untrimmed observations, without their weight.
+	// Fewer than 10 untrimmed observations, without their weight, in the range of the answer (or its
+	// window), and none of the last 300 windows was judged. If one was, the judged ones decide.
 	State_STATE_TOO_FEW State = 2
 	// Nothing was heavy in the last 300 windows.
 	State_STATE_CLEAR State = 3
@@ -3043,7 +3044,8 @@ type Cell struct {
 	// stored. Otherwise they last 1 s, or less with a shorter step or if only shorter ones are stored.
 	State State `protobuf:"varint,4,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	// For a congested cell: the start of the first window that reached the onset, within the last 300
-	// windows. Not set in windows of a timeline or a table.
+	// windows. In windows of a timeline, and in tables by window of history, it is not set, and
+	// sustained_s and congested_ratio are unknown.
 	Since *timestamppb.Timestamp `protobuf:"bytes,30,opt,name=since,proto3" json:"since,omitempty"`
 	// Seconds from since to the end of the range.
 	SustainedS float64 `protobuf:"fixed64,31,opt,name=sustained_s,json=sustainedS,proto3" json:"sustained_s,omitempty"`
@@ -6404,7 +6406,9 @@ func (x *FabricResponse) GetLocations() []*Place {
 	return nil
 }
 
-// HealthResponse is the state of the incoming data.
+// HealthResponse is the state of the incoming data. With only history (source is store), it knows
+// no producers: their numbers and completeness_ratio are 0 and mean nothing, and answers about a
+// range have the numbers.
 type HealthResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// store: there is only history.
@@ -6443,7 +6447,8 @@ type HealthResponse struct {
 	// Blocks that were dropped because their producer or window had too many.
 	CrowdedBlocks uint64 `protobuf:"varint,17,opt,name=crowded_blocks,json=crowdedBlocks,proto3" json:"crowded_blocks,omitempty"`
 	// Expected producers that sent nothing recently, the first 100 by name: taps, EXPORTER/STREAM,
-	// and exporters that never connected. csigscope query forget dismisses them.
+	// and exporters that never connected. csigscope query forget dismisses those that once wrote;
+	// those that never wrote have to be removed from the fabric file or the configuration.
 	MissingProducers []string `protobuf:"bytes,18,rep,name=missing_producers,json=missingProducers,proto3" json:"missing_producers,omitempty"`
 	// The rows of the store; not set if there is no store, it is empty, or it did not answer.
 	Stored *Stored `protobuf:"bytes,19,opt,name=stored,proto3" json:"stored,omitempty"`
@@ -8982,14 +8987,14 @@ const file_query_proto_rawDesc = "" +
 	"\x8a\xb5\x18\x06B\x0412.5R\x04ageS\x12&\n" +
 	"\bwatching\x18\x06 \x01(\bB\n" +
 	"\x8a\xb5\x18\x06B\x04trueR\bwatching\x12 \n" +
-	"\astore_s\x18\a \x01(\x01B\a\x8a\xb5\x18\x03B\x010R\x06storeS\"\x9f\x02\n" +
+	"\astore_s\x18\a \x01(\x01B\a\x8a\xb5\x18\x03B\x010R\x06storeS\"\xa9\x02\n" +
 	"\aProblem\x120\n" +
 	"\x05title\x18\x01 \x01(\tB\x1a\x8a\xb5\x18\x16B\x14Unprocessable EntityR\x05title\x12!\n" +
-	"\x06status\x18\x02 \x01(\rB\t\x8a\xb5\x18\x05B\x03422R\x06status\x12|\n" +
-	"\x06detail\x18\x03 \x01(\tBd\x8a\xb5\x18`B^src: no such group: csigscope query cells names those with traffic, /api/v1/fabric all of themR\x06detail\x12A\n" +
-	"\x06errors\x18\x04 \x03(\v2!.csigscope.query.v1.ProblemDetailB\x06\x8a\xb5\x18\x02H\x01R\x06errors\"\xdd\x01\n" +
-	"\rProblemDetail\x12y\n" +
-	"\amessage\x18\x01 \x01(\tB_\x8a\xb5\x18[BYno such group: csigscope query cells names those with traffic, /api/v1/fabric all of themR\amessage\x12+\n" +
+	"\x06status\x18\x02 \x01(\rB\t\x8a\xb5\x18\x05B\x03422R\x06status\x12\x85\x01\n" +
+	"\x06detail\x18\x03 \x01(\tBm\x8a\xb5\x18iBgsrc: no such group \"rack99\": csigscope query cells names those with traffic, /api/v1/fabric all of themR\x06detail\x12A\n" +
+	"\x06errors\x18\x04 \x03(\v2!.csigscope.query.v1.ProblemDetailB\x06\x8a\xb5\x18\x02H\x01R\x06errors\"\xe7\x01\n" +
+	"\rProblemDetail\x12\x82\x01\n" +
+	"\amessage\x18\x01 \x01(\tBh\x8a\xb5\x18dBbno such group \"rack99\": csigscope query cells names those with traffic, /api/v1/fabric all of themR\amessage\x12+\n" +
 	"\blocation\x18\x02 \x01(\tB\x0f\x8a\xb5\x18\vB\tquery.srcR\blocation\x12$\n" +
 	"\x05value\x18\x03 \x01(\tB\x0e\x8a\xb5\x18\n" +
 	"B\x06rack99H\x01R\x05value\"\xb4\x03\n" +

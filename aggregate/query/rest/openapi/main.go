@@ -115,7 +115,7 @@ func (d *document) question(m protoreflect.MethodDescriptor) object {
 		if m.Input().Fields().ByName("encoding") != nil {
 			out["description"] = d.comment(m) + streamed + framed
 		}
-	case m.Input().Fields().ByName("windows") != nil:
+	case waits(m.Input()):
 		parameters = append(append(parameters, d.parameters(d.Messages().ByName("WaitRequest"))...), ifNoneMatch)
 		headers["ETag"] = etag
 	}
@@ -125,6 +125,13 @@ func (d *document) question(m protoreflect.MethodDescriptor) object {
 	}
 	out["parameters"], out["responses"] = parameters, responses
 	return out
+}
+
+// waits reports whether clients can wait for a later answer to a question: if it is answered from
+// a number of windows in memory by default.
+func waits(request protoreflect.MessageDescriptor) bool {
+	f := request.Fields().ByName("windows")
+	return f != nil && rest.OptionsOf(f).Default != ""
 }
 
 // summaries are the summaries of streams, whose comments are descriptions.
