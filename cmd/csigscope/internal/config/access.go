@@ -150,7 +150,7 @@ type API struct {
 
 // APILimits bounds each client; see edge.Limits.
 type APILimits struct {
-	Requests   Quantity `yaml:"requests" range:"1..1000000" help:"requests per second"`
+	Requests   Quantity `yaml:"requests" range:"1..1000000" help:"requests per second on average; up to twice as many at once after a pause"`
 	Concurrent Quantity `yaml:"concurrent" range:"1..1048576" help:"requests that are answered at the same time"`
 	Watchers   Quantity `yaml:"watchers" range:"1..1048576" help:"requests that wait or watch at the same time"`
 	StoreTime  Duration `yaml:"store_time" range:"1ms..1h" help:"time of queries in the store, per minute"`
