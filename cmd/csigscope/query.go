@@ -346,7 +346,7 @@ wrote: to stop expecting it, remove it from the fabric file or the configuration
 		for _, name := range names {
 			forgotten, err := db.store.Forget(cmd.Context(), name)
 			if err != nil {
-				return fmt.Errorf("%w: csigscope query forget lists those of the last day; remove others from the fabric file or the configuration", err)
+				return fmt.Errorf("%w: csigscope query forget lists the producers of the last day", err)
 			}
 			list = append(list, forgotten...)
 		}
