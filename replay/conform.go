@@ -16,7 +16,6 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/window"
-	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode/conform"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -317,7 +316,9 @@ func (c *conformance) batch(argument int, b *packets, f func(port, *conform.Pack
 	for i := range b.frames {
 		frame := &b.frames[i]
 		if !b.ethernet(frame) {
-			c.skip(b, frame)
+			if c.judge == nil { // counted once in all passes
+				c.out.SkippedLink.Add(b.unread(frame), 1)
+			}
 			continue
 		}
 		from := port{argument: argument}
@@ -330,11 +331,4 @@ func (c *conformance) batch(argument int, b *packets, f func(port, *conform.Pack
 		}
 	}
 	return nil
-}
-
-// skip counts a non-Ethernet packet, once in all passes.
-func (c *conformance) skip(b *packets, frame *capture.Frame) {
-	if c.judge == nil {
-		c.out.SkippedLink.Add(b.unread(frame), 1)
-	}
 }

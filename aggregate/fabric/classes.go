@@ -36,11 +36,6 @@ type portAttributes struct {
 	port, device       uint32
 }
 
-// attributesOf returns the attributes that distinguish ports.
-func attributesOf(a *csig.Attributes) portAttributes {
-	return portAttributes{a.Stage, a.Orientation, a.Capacity, a.Port, a.Device}
-}
-
 // expressible returns the attributes of a port that locator metadata with these fields expresses.
 // ok is false for a port without a required identifier.
 func (t *topology) expressible(s fieldSet, i int32) (k portAttributes, ok bool) {
@@ -145,7 +140,7 @@ func (c *classes) compile(t *topology, loc *csig.Locator, bits int, partitions m
 			partitions[fields] = n
 			c.divide(t, fields)
 		}
-		if class, ok := c.partitions[n].classes[attributesOf(&a)]; ok {
+		if class, ok := c.partitions[n].classes[portAttributes{a.Stage, a.Orientation, a.Capacity, a.Port, a.Device}]; ok {
 			table[lm] = at(class, a.Hop())
 		}
 	}

@@ -61,7 +61,7 @@ func New(spec *Spec, domain *csig.Domain) (*Fabric, error) {
 func None(domain *csig.Domain) *Fabric { return newFabric(new(topology), domain) }
 
 func newFabric(t *topology, domain *csig.Domain) *Fabric {
-	f := &Fabric{domain: domain, topo: t, classes: newClasses(t, domain), known: newRegistry(), ways: newWays(), seen: newSightings(), rules: &t.rules, ecmp: &t.ecmp, revision: sync.OnceValue(t.revision)}
+	f := &Fabric{domain: domain, topo: t, classes: newClasses(t, domain), known: newRegistry(), ways: &ways{byKey: map[string]uint32{}, byRule: map[ruleEnds]uint32{}}, seen: newSightings(), rules: &t.rules, ecmp: &t.ecmp, revision: sync.OnceValue(t.revision)}
 	f.resolve = newResolver(f, f.classes)
 	f.derived.groups, f.derived.byID = map[netip.Prefix]*derivedGroup{}, map[aggregate.GroupID]*derivedGroup{}
 	f.derived.knocking = map[netip.Prefix]knock{}

@@ -36,7 +36,8 @@ type resolver struct {
 func newResolver(f *Fabric, c *classes) *resolver {
 	t := f.topo
 	return &resolver{
-		topo: t, classes: c, paths: newPaths(t), answers: newAnswers(f),
+		topo: t, classes: c, paths: &paths{topo: t, hops: newDistances(t)},
+		answers:  &portSetIndex{fabric: f, byPorts: map[uint64]answer{}, coarser: map[locationSpeed]answer{}},
 		cache:    sync.OnceValue(func() *pathCache { return newPathCache(len(t.attachments)) }),
 		anywhere: make([]atomic.Uint32, len(c.from)), offPath: make([]atomic.Uint64, len(c.from)),
 	}
@@ -262,10 +263,6 @@ type portSetIndex struct {
 	key     []byte
 }
 
-func newAnswers(f *Fabric) *portSetIndex {
-	return &portSetIndex{fabric: f, byPorts: map[uint64]answer{}, coarser: map[locationSpeed]answer{}}
-}
-
 // name enters a set of the topology, two or more ports, unless the same ports already have another
 // name. Only while the fabric is made.
 func (a *portSetIndex) name(ports []int32, l *Location) {
@@ -311,7 +308,7 @@ func (a *portSetIndex) of(ports []int32) answer {
 	}
 	f := a.fabric
 	if f.known.setsLeft() {
-		l := f.setOf(ports)
+		l := f.setLocation(f.topo.describe(ports), ports)
 		if id, ok := f.known.addSet(l); ok {
 			n := a.push(locationSpeed{id, l.Capacity})
 			a.byPorts[digest] = n

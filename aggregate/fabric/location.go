@@ -199,11 +199,6 @@ func (f *Fabric) class(c *trait, a aspects, ports []int32) *Location {
 	return f.setLocation(f.topo.label(c, a), ports)
 }
 
-// setOf returns the location of a set of two or more ports, ascending.
-func (f *Fabric) setOf(ports []int32) *Location {
-	return f.setLocation(f.topo.describe(ports), ports)
-}
-
 func (f *Fabric) setLocation(name string, ports []int32) *Location {
 	l := apart(KindSet, name)
 	id := l.ID

@@ -38,8 +38,6 @@ type paths struct {
 	found   []int32
 }
 
-func newPaths(t *topology) *paths { return &paths{topo: t, hops: newDistances(t)} }
-
 // endpointPairs calls yield for every device s by which the source may enter and every device t by which the
 // paths from s leave, until yield returns false: a host behind several devices is reached by the
 // nearest of them. from are distances from s, to those toward t. ok is false if the distances of a

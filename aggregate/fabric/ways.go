@@ -35,8 +35,6 @@ type ways struct {
 // ruleEnds is a rule of the path table between two attachments.
 type ruleEnds struct{ rule, src, dst int32 }
 
-func newWays() *ways { return &ways{byKey: map[string]uint32{}, byRule: map[ruleEnds]uint32{}} }
-
 const numEvidence = len(aggregate.EvidenceNames)
 
 // WayCounts are the outcomes of path evidence, one for each lookup of a flow or of a locator of

@@ -170,7 +170,7 @@ func (d *Detector) Observe(tap *Tap, o *decode.Observation) {
 			d.orphan(tap, o)
 			return
 		}
-		layout.bare(tap, o)
+		layout.alien.seen(tap.File, o)
 		return
 	}
 	s := seen{tap: tap, o: o, layout: layout}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
-	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -66,9 +65,6 @@ func (l *layoutState) sample(tag *csig.Tag, src, dst netip.Addr) {
 	}
 	l.samples = append(l.samples, tagSample{*tag, src, dst})
 }
-
-// bare counts a tag without addresses behind it.
-func (l *layoutState) bare(tap *Tap, o *decode.Observation) { l.alien.seen(tap.File, o) }
 
 // lmOnUntouched counts locator metadata beside an initial value. Hosts write a default there
 // (section 4.1.3), which is not known: the most frequent value is taken for it.

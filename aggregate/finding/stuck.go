@@ -64,10 +64,6 @@ type portKey struct {
 	encoding aggregate.Encoding
 }
 
-func newRuns() runs {
-	return runs{of: make(map[runKey]*Run), here: make(map[runKey]*Run), flows: make(map[runKey]bounds), left: make(map[portKey]bool)}
-}
-
 const (
 	// minCodes is the number of codes that a signal must have for equal values alone to be
 	// evidence: with 32, a port with a steady load or a full queue writes one value for a long

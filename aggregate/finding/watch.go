@@ -70,7 +70,8 @@ func NewWatcher(cfg Config, file string) (*Watcher, error) {
 func (w *Watcher) Begin(file string) {
 	w.file, w.cases, w.before, w.made = file, newCases(&w.cfg, new([NumKinds]int)), nil, nil
 	w.locations = make(map[aggregate.LocationID]*watchedLocation)
-	w.runs, w.heads = newRuns(), nil
+	w.runs = runs{of: make(map[runKey]*Run), here: make(map[runKey]*Run), flows: make(map[runKey]bounds), left: make(map[portKey]bool)}
+	w.heads = nil
 }
 
 // Resume continues with the Findings of another Watcher. It keeps the list.

@@ -83,9 +83,6 @@ func (b *batch) reset(key batchKey, now time.Time) {
 	b.flows = b.flows[:0]
 }
 
-// join adds the rows of another batch of the same partition.
-func (b *batch) join(o *batch) { b.copyRows(o, 0, o.rows()) }
-
 // copyRows adds the rows [from, to) of another batch of the same partition.
 func (b *batch) copyRows(o *batch, from, to int) {
 	b.windowStart = append(b.windowStart, o.windowStart[from:to]...)

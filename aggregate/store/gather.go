@@ -70,7 +70,7 @@ func (d *delivery) gatherRows(e *outbox.Entry) (probes []rowSample) {
 		if d.sending.decode(next.Payload, &d.more) != nil || d.more.batchKey != d.batch.batchKey || d.batch.rows()+d.more.rows() > maxBatchRows {
 			break
 		}
-		d.batch.join(&d.more)
+		d.batch.copyRows(&d.more, 0, d.more.rows())
 		probes = append(probes, parseLabel(next.Label).Probes...)
 		e.Join(&next)
 	}

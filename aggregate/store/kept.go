@@ -124,7 +124,9 @@ func (d *delivery) missing(ctx context.Context, s outbox.Segment) (map[uint64]bo
 		var from []uint64
 		for i, p := range probes {
 			if !found[p] {
-				gone, from = append(gone, p.part()), append(from, of[i])
+				// A probe does not have the window's length.
+				gone = append(gone, lossExtent{Producer: p.Producer, Incarnation: p.Incarnation, Epoch: p.Epoch, From: p.Window, To: p.Window + 1})
+				from = append(from, of[i])
 			}
 		}
 		trimmed, err := d.to.trimmed(ctx, s.Class, gone)

@@ -35,11 +35,6 @@ type rowSample struct {
 	Seq         uint64 `json:"seq"`
 }
 
-// part is the start of the row's window; a probe does not have the window's length.
-func (p *rowSample) part() lossExtent {
-	return lossExtent{Producer: p.Producer, Incarnation: p.Incarnation, Epoch: p.Epoch, From: p.Window, To: p.Window + 1}
-}
-
 // label describes the rows [from, to).
 func (b *batch) label(from, to int) *label {
 	l := &label{Parts: b.parts(from, to)}

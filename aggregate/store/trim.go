@@ -66,7 +66,7 @@ func (s *Store) trimShard(ctx context.Context, sh shard, budget uint64) ([]Dropp
 	for i := range partitions {
 		p := &partitions[i]
 		// Partitions of the same time are deleted together.
-		if used <= budget && (i == 0 || !p.together(&partitions[i-1])) {
+		if used <= budget && (i == 0 || p.turn != partitions[i-1].turn || p.begin != partitions[i-1].begin) {
 			break
 		}
 		if err := s.recordTrimmed(ctx, sh.conn, p); err != nil {
@@ -275,11 +275,6 @@ const (
 	secondTurn
 	recordTurn
 )
-
-// together reports whether two partitions have the same turn and time.
-func (p *diskPartition) together(o *diskPartition) bool {
-	return p.turn == o.turn && p.begin == o.begin
-}
 
 // partitions returns the partitions that Trim may delete, in order of deletion.
 func (s *Store) partitions(ctx context.Context, conn driver.Conn) ([]diskPartition, error) {

@@ -40,10 +40,6 @@ type judgement struct {
 	borrowed   bool       // from longer windows; only those are judged
 }
 
-func newHistories(t aggregate.Thresholds, length time.Duration, most int) histories {
-	return histories{thresholds: t, length: int64(length), most: most, of: make(map[aggregate.CellKey]*aggregate.History)}
-}
-
 // add judges new or changed windows, ascending, and sets the verdicts at their ends.
 func (h *histories) add(windows []*Window) {
 	for _, w := range windows {

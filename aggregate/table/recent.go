@@ -177,7 +177,9 @@ func NewMemory(o MemoryOptions) *Memory {
 		table: newTableSteps(Bounds{Resolution: o.Resolution, Steps: o.Windows, Rows: o.MaxRows, Sliding: true}),
 		flows: newFlowSteps(&o),
 		// A history has about twice the size of a row.
-		histories: newHistories(o.Thresholds, o.Resolution, max(o.MaxRows/8, 1)),
+		histories: histories{
+			thresholds: o.Thresholds, length: int64(o.Resolution), most: max(o.MaxRows/8, 1), of: make(map[aggregate.CellKey]*aggregate.History),
+		},
 	}
 	if m.isLive() {
 		m.table.newest, m.flows.newest = noWindow, noWindow

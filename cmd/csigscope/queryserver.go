@@ -70,7 +70,7 @@ func (a *asking) askStore(cmd *cobra.Command, f func(c *client.Client) error) er
 	if err != nil {
 		return err
 	}
-	l := newPipeListener()
+	l := &pipeListener{make(chan net.Conn), make(chan struct{})}
 	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(l) }()
 	defer server.Close()
@@ -87,10 +87,6 @@ func (a *asking) askStore(cmd *cobra.Command, f func(c *client.Client) error) er
 type pipeListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
-}
-
-func newPipeListener() *pipeListener {
-	return &pipeListener{make(chan net.Conn), make(chan struct{})}
 }
 
 func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/grafana-tools/sdk"
 )
@@ -151,5 +149,3 @@ func eachObject(list any, f func(object)) {
 		}
 	}
 }
-
-func sortedKeys(o object) []string { return slices.Sorted(maps.Keys(o)) }

@@ -28,7 +28,9 @@ func cellsBoard(o *Options) board {
 		uid: CellsUID, title: "csigscope / Cells", name: "cells", refresh: "10s", from: "now-15m",
 		variables: append([]sdk.TemplateVar{
 			sourceVariable("datasource", "Store", storePlugin), signalVariable(o.signals()), resolutionVariable(o.Fine), rowsVariable(), levelVariable(),
-			sourceGroupVariable(), destinationGroupVariable(), locationVariable(),
+			rangeVariable("src", "Source", fmt.Sprintf(worstFirst, "src_group", "true")),
+			rangeVariable("dst", "Destination", fmt.Sprintf(worstFirst, "dst_group", "src_group = (SELECT max(id) FROM groups FINAL WHERE name = {src})")),
+			locationVariable(),
 		}, thresholdVariables()...),
 		panels: panels,
 	}

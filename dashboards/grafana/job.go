@@ -37,8 +37,10 @@ func jobBoard(o *Options) board {
 			},
 			{
 				title: "Period and idle gap of each step", kind: "timeseries", width: 12, height: 9, points: stepPoints, options: lineOptions(),
-				targets:  []object{sqlTarget(periodSQL, formatTable)},
-				defaults: object{"custom": stepMarks(), "color": color("palette-classic"), "unit": "s", "min": 0},
+				targets: []object{sqlTarget(periodSQL, formatTable)},
+				defaults: object{
+					"custom": object{"drawStyle": "points", "pointSize": 6, "showPoints": "always", "spanNulls": false, "hideFrom": hidden()},
+					"color":  color("palette-classic"), "unit": "s", "min": 0},
 			},
 			{
 				title: "Cells of $group by ${signal:text}", kind: "heatmap", width: 24, height: 10, points: 200,
@@ -60,10 +62,6 @@ func jobBoard(o *Options) board {
 
 // stepPoints are enough for windows much shorter than a step.
 const stepPoints = 2000
-
-func stepMarks() object {
-	return object{"drawStyle": "points", "pointSize": 6, "showPoints": "always", "spanNulls": false, "hideFrom": hidden()}
-}
 
 // ofGroup selects the cells in which a group sends or receives.
 const ofGroup = `(src_group = (SELECT max(id) FROM groups FINAL WHERE name = {group}) OR dst_group = (SELECT max(id) FROM groups FINAL WHERE name = {group}))`

@@ -2,7 +2,6 @@ package grafana
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -114,7 +113,7 @@ func hide(field string) object {
 // overrideBy sets properties of the fields that one of Grafana's matchers selects.
 func overrideBy(matcher, options string, properties object) object {
 	list := make([]object, 0, len(properties))
-	for _, id := range sortedKeys(properties) {
+	for _, id := range slices.Sorted(maps.Keys(properties)) {
 		list = append(list, object{"id": id, "value": properties[id]})
 	}
 	return object{"matcher": object{"id": matcher, "options": options}, "properties": list}
@@ -364,14 +363,6 @@ LEFT JOIN
     GROUP BY id
 ) AS c ON c.id = g.id
 ORDER BY c.weight = (max(c.weight) OVER ()) AND c.weight > 0 DESC, c.seen > 0 DESC, level = 'pod', ord, name LIMIT 5000`
-
-func sourceGroupVariable() sdk.TemplateVar {
-	return rangeVariable("src", "Source", fmt.Sprintf(worstFirst, "src_group", "true"))
-}
-
-func destinationGroupVariable() sdk.TemplateVar {
-	return rangeVariable("dst", "Destination", fmt.Sprintf(worstFirst, "dst_group", "src_group = (SELECT max(id) FROM groups FINAL WHERE name = {src})"))
-}
 
 // rangeVariable is requested again when the range changes.
 func rangeVariable(name, label, sql string) sdk.TemplateVar {

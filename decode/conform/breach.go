@@ -3,8 +3,6 @@ package conform
 import (
 	"cmp"
 	"slices"
-
-	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // maxExamples is the number of packets that each rule names.
@@ -90,9 +88,6 @@ func (s *tagState) seen() *Seen {
 	if !s.tagged {
 		return nil
 	}
-	return seenTag(s.Tag)
-}
-
-func seenTag(t csig.Tag) *Seen {
+	t := s.Tag
 	return &Seen{Layout: t.Layout.String(), Type: t.T, S: t.S, LM: t.LM, Trimmed: t.D, Reserved: t.R}
 }

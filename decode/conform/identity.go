@@ -233,9 +233,6 @@ func (x *index) get(at int, hash uint64) (packet int32, probable bool) {
 	return s.packet - 1, s.bits == uint32(hash>>32)
 }
 
-// full reports whether the index has to grow before the next add.
-func (x *index) full() bool { return 2*x.used >= len(x.slots) }
-
 // add inserts a packet that is not in the index yet.
 func (x *index) add(hash uint64, packet int32) {
 	at := x.start(hash)

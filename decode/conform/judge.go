@@ -106,7 +106,7 @@ func (j *Judge) Before(p *Packet) error {
 	if s.tagged {
 		j.counts.BeforeTagged++
 	}
-	if j.wait.len() >= j.cfg.MaxPackets {
+	if len(j.wait.list) >= j.cfg.MaxPackets {
 		return ErrTooMany
 	}
 	j.wait.add(&s)
@@ -230,7 +230,9 @@ func (j *Judge) judgeLater() {
 		after := groups[chain]
 		if before := j.wait.count(chain); before != len(after) || !j.onePort(after) {
 			j.counts.Ambiguous += uint64(min(before, len(after)))
-			j.wait.takeAll(chain)
+			for at := chain; at != none; at = j.wait.list[at].next {
+				j.wait.list[at].taken = true
+			}
 			continue
 		}
 		for _, i := range after {

@@ -36,8 +36,6 @@ func (w *waiting) reset(packets int) {
 	w.index.reset(packets)
 }
 
-func (w *waiting) len() int { return len(w.list) }
-
 func (w *waiting) add(s *sighting) {
 	at := int32(len(w.list))
 	first := w.find(s.whole)
@@ -59,7 +57,7 @@ func (w *waiting) add(s *sighting) {
 
 // enter puts the first packet of a chain into the index.
 func (w *waiting) enter(at int32) {
-	if w.index.full() {
+	if 2*w.index.used >= len(w.index.slots) {
 		old := w.index
 		w.index = index{}
 		w.index.reset(len(old.slots))
@@ -114,10 +112,4 @@ func (w *waiting) count(first int32) (n int) {
 		n++
 	}
 	return n
-}
-
-func (w *waiting) takeAll(first int32) {
-	for at := first; at != none; at = w.list[at].next {
-		w.list[at].taken = true
-	}
 }

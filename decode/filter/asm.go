@@ -24,8 +24,6 @@ type assembler struct {
 	offsets []int         // by label, -1 before it is placed
 }
 
-func newAssembler() *assembler { return &assembler{jumps: make(map[int]label)} }
-
 func (a *assembler) newLabel() label {
 	a.offsets = append(a.offsets, -1)
 	return label(len(a.offsets) - 1)

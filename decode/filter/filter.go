@@ -133,7 +133,7 @@ func newWriter(cfg Config) (*writer, error) {
 	if d == nil {
 		return nil, errors.New("no domain is configured")
 	}
-	w := &writer{assembler: newAssembler(), tunnels: map[uint16]decode.Encap{decode.TZSPPort: decode.TZSP}}
+	w := &writer{assembler: &assembler{jumps: make(map[int]label)}, tunnels: map[uint16]decode.Encap{decode.TZSPPort: decode.TZSP}}
 	if cfg.Decode.UDPTunnels == nil {
 		maps.Copy(w.tunnels, decode.DefaultUDPTunnels())
 	}

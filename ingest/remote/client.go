@@ -109,7 +109,7 @@ func OpenClient(cfg ClientConfig) (*Client, error) {
 		return nil, fmt.Errorf("configure exporter: %w", err)
 	}
 	c.log, err = outbox.Open(outbox.Options{
-		Dir: cfg.Dir, Classes: spoolClasses(), MaxBytes: cfg.MaxBytes, FS: cfg.FS, Now: cfg.Now, Logger: cfg.Logger,
+		Dir: cfg.Dir, Classes: []outbox.Class{pushClass: {Name: "push"}, marksClass: {Name: "marks", Latest: true}}, MaxBytes: cfg.MaxBytes, FS: cfg.FS, Now: cfg.Now, Logger: cfg.Logger,
 		SaveEvery: saveEvery,
 	})
 	if errors.Is(err, outbox.ErrOwned) {

@@ -135,10 +135,6 @@ const (
 	maxExporterWindows = 2048
 )
 
-func newKeptWindows() *keptWindows {
-	return &keptWindows{windows: newFairCache[windowKey, *keptWindow](maxExporterWindows, maxCountedWindows)}
-}
-
 var errRowsBefore = errors.New("rows_before is too low: earlier blocks of the window kept as many rows as a stream may")
 
 // take counts the rows that a block keeps, and reports whether its stream may keep them: each

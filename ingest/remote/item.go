@@ -39,12 +39,6 @@ func blockItem(b *wire.Block) *item {
 	return it
 }
 
-func batchItem(o *wire.Observations) *item {
-	return &item{
-		stream: o.GetStream(), at: blockID{incarnation: o.GetIncarnation(), seq: o.GetSeq()}, batch: true, observed: uint64(len(o.GetKind())),
-	}
-}
-
 // drop releases the item's columns, unless the sink has a part of them.
 func (it *item) drop() {
 	if !it.wrote || len(it.blocks) == 0 {

@@ -153,11 +153,13 @@ func (p *push) admit(m *wire.PushRequest) {
 		p.add(it, p.checkBlock(it, b, f))
 	}
 	for _, o := range m.GetObservations() {
-		it := batchItem(o)
+		it := &item{
+			stream: o.GetStream(), at: blockID{incarnation: o.GetIncarnation(), seq: o.GetSeq()}, batch: true, observed: uint64(len(o.GetKind())),
+		}
 		p.add(it, p.checkBatch(it, o))
 	}
 	for _, r := range m.GetRecords() {
-		it := recordItem(r)
+		it := &item{stream: r.GetStream(), epoch: r.GetEpoch(), at: blockID{incarnation: r.GetIncarnation()}, record: r}
 		p.add(it, p.checkRecord(it, r))
 	}
 }

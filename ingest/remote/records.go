@@ -80,10 +80,6 @@ func (p *push) endEarlier(ctx context.Context) {
 	}
 }
 
-func recordItem(r *wire.Record) *item {
-	return &item{stream: r.GetStream(), epoch: r.GetEpoch(), at: blockID{incarnation: r.GetIncarnation()}, record: r}
-}
-
 var (
 	errRecord = errors.New("expected a tap, a gap, a beginning or an end")
 	errTap    = errors.New("numbers of a tap contradict each other")

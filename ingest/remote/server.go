@@ -116,7 +116,7 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 	s := &Server{
 		cfg: cfg, limits: limits, sink: sink, now: cfg.Now, logger: cfg.Logger,
 		names:    newRegistry(directory, cfg.Logger),
-		kept:     newKeptWindows(),
+		kept:     &keptWindows{windows: newFairCache[windowKey, *keptWindow](maxExporterWindows, maxCountedWindows)},
 		decoding: make(chan struct{}, limits.MaxDecoding), observing: make(chan struct{}, 1),
 		exporters: map[string]*exporter{}, peers: map[string]*exporter{}, owners: map[uint64]string{}, reviewEvery: reviewEvery,
 	}

@@ -110,10 +110,6 @@ const (
 	marksClass // only the last record counts
 )
 
-func spoolClasses() []outbox.Class {
-	return []outbox.Class{pushClass: {Name: "push"}, marksClass: {Name: "marks", Latest: true}}
-}
-
 // Commit writes all items so far to disk together with marks, which replace the previous marks:
 // a crash leaves both or neither, unless the items exceed one record. If marks is nil, the
 // previous ones remain.

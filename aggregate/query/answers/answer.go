@@ -63,7 +63,7 @@ func (a *Answer) Sort(by string) error {
 	if by != Worst {
 		name, down := strings.CutPrefix(by, "-")
 		columns := a.columns()
-		i := slices.IndexFunc(columns, func(c column) bool { return c.name == name || c.short() == name })
+		i := slices.IndexFunc(columns, func(c column) bool { return c.name == name || shortName(c.name) == name })
 		if i < 0 {
 			return fmt.Errorf("no column %q: expected %s or one of %s; - before it puts the largest first", name, Worst, strings.Join(namesOf(columns), ", "))
 		}

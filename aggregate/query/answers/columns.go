@@ -69,9 +69,6 @@ func unitField(unit string) string {
 	return ""
 }
 
-// short is the name without the unit.
-func (c *column) short() string { return shortName(c.name) }
-
 func shortName(name string) string {
 	for _, unit := range []string{"_bps", "_ratio", "_ns", "_count"} {
 		if short, ok := strings.CutSuffix(name, unit); ok {

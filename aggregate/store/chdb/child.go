@@ -54,9 +54,6 @@ func readChildOptions(getenv func(string) string) (*childOptions, error) {
 	return c, nil
 }
 
-// managed reports whether the child ends with its last client.
-func (c *childOptions) managed() bool { return c != nil }
-
 // fill completes the options that the child's command line left unset.
 func (c *childOptions) fill(o ServerOptions) ServerOptions {
 	if c != nil {

@@ -37,10 +37,6 @@ func newClients(managed bool, stop func(), left func(id string)) *clients {
 	return c
 }
 
-func (c *clients) routes() map[string]http.HandlerFunc {
-	return map[string]http.HandlerFunc{"POST /attach": c.attach, "POST /release": c.release}
-}
-
 // attach keeps the request open until its client leaves or the server ends.
 func (c *clients) attach(w http.ResponseWriter, r *http.Request) {
 	id := r.URL.Query().Get("id")

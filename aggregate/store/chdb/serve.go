@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"time"
 
@@ -117,7 +118,7 @@ func answer(ctx context.Context, o ServerOptions, parent *childOptions, p *pool,
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	readonlyClients := &port{logger: o.Logger, tally: new(tally)}
-	clients := newClients(parent.managed(), stop, readonlyClients.leave)
+	clients := newClients(parent != nil, stop, readonlyClients.leave)
 	defer clients.close()
 	h := &handler{pool: p, logger: o.Logger, stopping: clients.isStopping, tally: readonlyClients.tally}
 	readonlyClients.handler, readonlyClients.attached = h.guestRoutes(), clients.has
@@ -127,8 +128,9 @@ func answer(ctx context.Context, o ServerOptions, parent *childOptions, p *pool,
 			return err
 		}
 	}
-	routes := clients.routes()
-	routes["POST /listen"] = readonlyClients.serveListen
+	routes := map[string]http.HandlerFunc{
+		"POST /attach": clients.attach, "POST /release": clients.release, "POST /listen": readonlyClients.serveListen,
+	}
 	server, err := edge.New(edge.Config{MaxHeader: maxHead, Read: -1, Write: -1, Idle: socketIdle, Grace: shutdownPatience, Logger: o.Logger})
 	if err != nil {
 		return err

@@ -145,8 +145,6 @@ func (s *Scenario) checkTags() error {
 	return nil
 }
 
-func (s *Scenario) measuresDelay() bool { return slices.Contains(s.Signals, csig.MaxDelay) }
-
 // maxSpeed and minSpeed bound links, so that times in picoseconds fit 63 bits.
 const (
 	minSpeed = Mbps

@@ -205,7 +205,7 @@ func (s Style) Hops(hop, n int8) (inside, outside uint8) {
 // Opposite returns the 5-tuple of the packets in the opposite direction. The transport over UDP
 // keeps the port order, so that the same destination port identifies it in both directions.
 func (s Style) Opposite(f FiveTuple) FiveTuple {
-	back := f.reversed()
+	back := FiveTuple{Src: f.Dst, Dst: f.Src, SrcPort: f.DstPort, DstPort: f.SrcPort}
 	if s.Pony {
 		back.SrcPort, back.DstPort = f.SrcPort, f.DstPort
 	}

@@ -181,9 +181,6 @@ func (s *Scenario) addresses(a uint32) []string {
 	return s.known(a, func(version uint8, a uint32) string { return AddressOf(version, a).String() })
 }
 
-// prefixes returns all prefixes of a rack.
-func (s *Scenario) prefixes(a uint32) []string { return s.known(a, prefixOf) }
-
 func (s *Scenario) known(a uint32, name func(version uint8, a uint32) string) (list []string) {
 	versions, tenants := s.versions()
 	for _, v := range versions {

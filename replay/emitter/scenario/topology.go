@@ -205,10 +205,6 @@ type FiveTuple struct {
 	SrcPort, DstPort uint16
 }
 
-func (f FiveTuple) reversed() FiveTuple {
-	return FiveTuple{Src: f.Dst, Dst: f.Src, SrcPort: f.DstPort, DstPort: f.SrcPort}
-}
-
 // hash is salted with the device, as in real switches, so that the choices of successive stages are
 // independent.
 func (f FiveTuple) hash(seed, device uint64) uint64 {
@@ -386,7 +382,7 @@ func (t *Topology) addPodGroup(n int) {
 func (t *Topology) addHosts(s *Scenario, pod, rack, n int, speed Rate, buffer uint64) {
 	t.Racks = append(t.Racks, Rack{name: rackName(rack)})
 	t.groups = append(t.groups, fabric.GroupSpec{
-		Name: rackName(rack), Level: "rack", Parent: podName(pod), Prefixes: s.prefixes(rackPrefix(rack)),
+		Name: rackName(rack), Level: "rack", Parent: podName(pod), Prefixes: s.known(rackPrefix(rack), prefixOf),
 	})
 	for h := range n {
 		name := fmt.Sprintf("host%d-%d", rack+1, h+1)

@@ -3,7 +3,10 @@ package scenario
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // Workload kinds.
@@ -187,7 +190,7 @@ func (s *Scenario) checkControl(w *Workload) error {
 	if w.AckEvery < 0 {
 		return fmt.Errorf("control %s: needs acknowledgements, and ack_every is %d", w.Control, w.AckEvery)
 	}
-	if w.Control.PerHop() && (w.TagEvery < 0 || !s.measuresDelay()) {
+	if w.Control.PerHop() && (w.TagEvery < 0 || !slices.Contains(s.Signals, csig.MaxDelay)) {
 		return fmt.Errorf("control %s: needs tags and the signal max_delay", w.Control)
 	}
 	if w.Control.Marks() {

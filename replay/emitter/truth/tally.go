@@ -221,7 +221,7 @@ func (t *Recorder) mode(signal int, a *tally) Mode {
 // port.
 func (t *Recorder) locationName(location int32) string {
 	if location < 0 {
-		return fmt.Sprintf("lm:%d", lmOf(location))
+		return fmt.Sprintf("lm:%d", uint16(lmBase-location))
 	}
 	return t.topology.Ports[location].Name()
 }
@@ -250,8 +250,6 @@ func (t *Recorder) locationID(location int32) aggregate.LocationID {
 // lmBase is the highest location that is not a single port: locator metadata N has location
 // lmBase-N.
 const lmBase = -16
-
-func lmOf(location int32) uint16 { return uint16(lmBase - location) }
 
 // named returns the location that a tag names: its writer, if the writer used its configured LM,
 // else the only port configured with that LM.

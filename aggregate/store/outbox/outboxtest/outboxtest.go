@@ -113,9 +113,6 @@ type target struct {
 
 func (t *target) name() string { return t.files[t.i] }
 
-// neighbour is another segment.
-func (t *target) neighbour() string { return t.files[(t.i+1)%len(t.files)] }
-
 var segmentOps = []struct {
 	name     string
 	harmless bool
@@ -150,7 +147,7 @@ var segmentOps = []struct {
 		}
 		return os.WriteFile(filepath.Join(t.dir, fmt.Sprintf("%012d.seg", number+1000)), b, 0o600)
 	}},
-	{"swapped with the next", false, func(t *target) error { return swap(t.name(), t.neighbour()) }},
+	{"swapped with the next", false, func(t *target) error { return swap(t.name(), t.files[(t.i+1)%len(t.files)]) }},
 }
 
 var positionOps = []struct {

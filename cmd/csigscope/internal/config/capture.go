@@ -58,10 +58,6 @@ func defaultCollect() Collect {
 	return Collect{Capture: defaultCapture(), MaxAge: Duration(table.DefaultMaxAge * aggregate.LiveResolution)}
 }
 
-func defaultExport() Export {
-	return Export{Capture: defaultCapture(), Spool: Spool{Size: 1 << 30}}
-}
-
 func defaultCapture() Capture {
 	var s window.Settings
 	return Capture{CommitInterval: Duration(local.DefaultInterval), Lateness: Duration(s.LatenessOf(aggregate.LiveResolution))}

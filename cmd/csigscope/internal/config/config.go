@@ -21,6 +21,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -49,8 +50,8 @@ type Config struct {
 // Default returns the configuration of an empty file.
 func Default() Config {
 	return Config{
-		Decode: defaultDecode(), Windows: defaultWindows(), States: defaultStates(), Flows: defaultFlows(), Findings: Findings{Detect: true},
-		Store: defaultStore(), Collect: defaultCollect(), Export: defaultExport(), API: defaultAPI(),
+		Decode: Decode{Endpoints: "outer", UDPTunnels: decode.DefaultUDPTunnels()}, Windows: defaultWindows(), States: defaultStates(), Flows: Flows{Top: 100}, Findings: Findings{Detect: true},
+		Store: defaultStore(), Collect: defaultCollect(), Export: Export{Capture: defaultCapture(), Spool: Spool{Size: 1 << 30}}, API: defaultAPI(),
 	}
 }
 

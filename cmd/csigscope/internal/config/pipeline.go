@@ -23,10 +23,6 @@ type endpoints struct{}
 
 func (endpoints) words() []string { return []string{"outer", "inner"} }
 
-func defaultDecode() Decode {
-	return Decode{Endpoints: "outer", UDPTunnels: decode.DefaultUDPTunnels()}
-}
-
 // fingerprint has all keys of the section, since all of them change rows: the epoch depends on it.
 func (c *Decode) fingerprint() string {
 	return fmt.Sprintf("endpoints %s, inner tags %t, udp tunnels%s", c.Endpoints, c.InnerTags, c.UDPTunnels)
@@ -110,8 +106,6 @@ type Flows struct {
 	Top    int      `yaml:"top" range:"0..10000" help:"flows that a window names for each signal and kind; 0 names none"`
 	Budget Quantity `yaml:"budget,omitempty" default:"4 times top, at least 4096" help:"flows that are remembered to find them; at least top and 2"`
 }
-
-func defaultFlows() Flows { return Flows{Top: 100} }
 
 // limits returns the limits for shards, including the default budget.
 func (c *Flows) limits() (window.FlowLimits, error) {
