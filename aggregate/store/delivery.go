@@ -384,14 +384,22 @@ func (d *delivery) flush(ctx context.Context) error {
 		if failure != nil && !transient(failure) {
 			return fmt.Errorf("%w (%d rows wait in %s and are sent by the next command that stores there)", failure, d.log.Stats().Waiting.Weight, d.log.Dir())
 		}
-		select {
-		case <-changed:
-		case <-time.After(logEvery):
-			d.logWaiting()
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := d.await(ctx, changed); err != nil {
+			return err
 		}
 	}
+}
+
+// await waits for a change, and logs the waiting rows if none comes.
+func (d *delivery) await(ctx context.Context, changed <-chan struct{}) error {
+	select {
+	case <-changed:
+	case <-time.After(logEvery):
+		d.logWaiting()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
 }
 
 // close gives the sender a moment to finish, stops it and closes the outbox. The next command

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
@@ -63,12 +62,8 @@ func (d *delivery) awaitVerified(ctx context.Context) error {
 		if checked {
 			return nil
 		}
-		select {
-		case <-changed:
-		case <-time.After(logEvery):
-			d.logWaiting()
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := d.await(ctx, changed); err != nil {
+			return err
 		}
 	}
 }

@@ -183,14 +183,21 @@ const (
 // after each kill, once the server is ready and until ctx ends. A failed pass is logged and
 // repeated by the next. Several stores may run it on one database.
 func (s *Store) RunRebuild(ctx context.Context) error {
+	return s.every(ctx, rebuildEvery, s.rebuildRecent, func(err error) {
+		s.logger.Warn("cannot correct the 1m windows of killed processes, trying again", slog.String("error", oneLine(err)))
+	})
+}
+
+// every runs a pass at once and then at an interval, once the server is ready and until ctx ends.
+func (s *Store) every(ctx context.Context, interval time.Duration, pass func(context.Context) error, failed func(error)) error {
 	if s.server.wait(ctx) != nil {
 		return nil
 	}
-	tick := time.NewTicker(rebuildEvery)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
-		if err := s.rebuildRecent(ctx); err != nil && ctx.Err() == nil {
-			s.logger.Warn("cannot correct the 1m windows of killed processes, trying again", slog.String("error", oneLine(err)))
+		if err := pass(ctx); err != nil && ctx.Err() == nil {
+			failed(err)
 		}
 		select {
 		case <-tick.C:

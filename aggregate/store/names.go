@@ -443,21 +443,9 @@ const (
 // names that no row needs: at once and then daily, once the server is ready and until ctx ends. A
 // failed pass is logged and repeated by the next. Several stores may run it on one database.
 func (s *Store) RunRenewNames(ctx context.Context) error {
-	if s.server.wait(ctx) != nil {
-		return nil
-	}
-	tick := time.NewTicker(renewEvery)
-	defer tick.Stop()
-	for {
-		if err := s.RenewNames(ctx); err != nil && ctx.Err() == nil {
-			s.logger.Warn("cannot record the last use of names", slog.String("error", oneLine(err)))
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+	return s.every(ctx, renewEvery, s.RenewNames, func(err error) {
+		s.logger.Warn("cannot record the last use of names", slog.String("error", oneLine(err)))
+	})
 }
 
 // RenewNames records that the names in recent rows are in use, with their coarser locations and

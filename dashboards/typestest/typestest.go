@@ -60,12 +60,7 @@ func TypeErrors(t *testing.T, module string) string {
 	node, dir := workspace(t, map[string]string{"plain.d.ts": string(plain), "check.ts": module, "package.json": `{"type": "module"}`})
 	cmd := exec.CommandContext(t.Context(), node, "node_modules/typescript/bin/tsc", "--noEmit", "--strict", "--skipLibCheck", "--pretty", "false",
 		"--target", "es2022", "--module", "nodenext", "--moduleResolution", "nodenext", "check.ts")
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	if err != nil && len(out) == 0 {
-		t.Fatal(err)
-	}
-	return string(out)
+	return output(t, cmd, dir)
 }
 
 // ScriptErrors returns the TypeScript compiler's errors in JavaScript modules with JSDoc types, by
@@ -77,6 +72,12 @@ func ScriptErrors(t *testing.T, modules map[string]string) string {
 		"node_modules/typescript/bin/tsc", "--noEmit", "--strict", "--allowJs", "--checkJs", "--pretty", "false",
 		"--target", "es2022", "--module", "es2022", "--lib", "es2022,dom",
 	}, slices.Sorted(maps.Keys(modules)))...)
+	return output(t, cmd, dir)
+}
+
+// output runs the compiler and returns its errors.
+func output(t *testing.T, cmd *exec.Cmd, dir string) string {
+	t.Helper()
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil && len(out) == 0 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/ingest/wire"
 )
 
 // errDuplicate is the error for a block with two rows of one key: a table would merge them and
@@ -36,6 +37,15 @@ type uniqueRows struct {
 
 // maxUniqueKeys limits the memory that a uniqueRows keeps.
 const maxUniqueKeys = 4096
+
+// block reads a block whose rows have different keys.
+func (f *uniqueRows) block(m *wire.Block) (*aggregate.Block, error) {
+	b, err := fromWire(m)
+	if err == nil {
+		err = f.unique(b)
+	}
+	return b, err
+}
 
 // unique returns an error if two rows have the same key.
 func (f *uniqueRows) unique(b *aggregate.Block) error {

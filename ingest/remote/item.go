@@ -98,10 +98,7 @@ func (p *push) add(it *item, v verdict) {
 
 // checkBlock decides whether a block is stored, and prepares it.
 func (p *push) checkBlock(it *item, m *wire.Block, f *uniqueRows) verdict {
-	b, err := fromWire(m)
-	if err == nil {
-		err = f.unique(b)
-	}
+	b, err := f.block(m)
 	if err != nil {
 		return invalid(err)
 	}

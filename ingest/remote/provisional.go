@@ -24,9 +24,6 @@ func (p *push) takeProvisional(list []*wire.Provisional, to aggregate.Provisiona
 		return
 	}
 	f, _ := p.folders.Get().(*uniqueRows)
-	if f == nil {
-		f = &uniqueRows{}
-	}
 	defer p.folders.Put(f)
 	for _, m := range list {
 		it := blockItem(m.GetBlock())
@@ -65,10 +62,7 @@ func (p *push) checkProvisional(it *item, m *wire.Provisional, f *uniqueRows) ve
 		return invalid(errShared)
 	}
 	m.Block.Flows = nil
-	b, err := fromWire(m.Block)
-	if err == nil {
-		err = f.unique(b)
-	}
+	b, err := f.block(m.Block)
 	if err != nil {
 		return invalid(err)
 	}

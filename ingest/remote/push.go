@@ -144,9 +144,6 @@ func (s *Server) describe(ctx context.Context, c *call, d *wire.Description) err
 // admit determines the outcome of every item, and takes the numbers of those to be written.
 func (p *push) admit(m *wire.PushRequest) {
 	f, _ := p.folders.Get().(*uniqueRows)
-	if f == nil {
-		f = &uniqueRows{}
-	}
 	defer p.folders.Put(f)
 	for _, b := range m.GetBlocks() {
 		it := blockItem(b)

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,14 +111,13 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	s := &Server{
 		cfg: cfg, limits: limits, sink: sink, now: cfg.Now, logger: cfg.Logger,
 		names:    newRegistry(directory, cfg.Logger),
 		kept:     &keptWindows{windows: newFairCache[windowKey, *keptWindow](maxExporterWindows, maxCountedWindows)},
 		decoding: make(chan struct{}, limits.MaxDecoding), observing: make(chan struct{}, 1),
+		folders:   sync.Pool{New: func() any { return new(uniqueRows) }},
 		exporters: map[string]*exporter{}, peers: map[string]*exporter{}, owners: map[uint64]string{}, reviewEvery: reviewEvery,
 	}
 	s.commits = newGroup(cfg.CommitEvery, cfg.Timeout, func(ctx context.Context, _ []struct{}) error { return sink.Sync(ctx) })

@@ -43,9 +43,6 @@ func (s *Server) takeShared(ctx context.Context, e *exporter, m *wire.ShareReque
 	}
 	p := &push{Server: s, e: e, answer: &wire.PushResponse{}}
 	f, _ := s.folders.Get().(*uniqueRows)
-	if f == nil {
-		f = &uniqueRows{}
-	}
 	defer s.folders.Put(f)
 	for _, b := range m.GetBlocks() {
 		it := blockItem(b.GetBlock())
@@ -79,10 +76,7 @@ func (p *push) checkShared(it *item, m *wire.SharedBlock, f *uniqueRows) verdict
 		return invalid(errShared)
 	}
 	m.GetBlock().Flows = nil
-	b, err := fromWire(m.GetBlock())
-	if err == nil {
-		err = f.unique(b)
-	}
+	b, err := f.block(m.GetBlock())
 	if err != nil {
 		return invalid(err)
 	}

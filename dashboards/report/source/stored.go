@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -57,13 +58,7 @@ func (s *Stored) Signals(ctx context.Context) ([]csig.Signal, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list []csig.Signal
-	for _, signal := range all {
-		if signal.HasValue() {
-			list = append(list, signal)
-		}
-	}
-	return list, nil
+	return slices.DeleteFunc(all, func(signal csig.Signal) bool { return !signal.HasValue() }), nil
 }
 
 // Cells implements report.Totals. States are those at the end of the last 1 s window.

@@ -198,27 +198,32 @@ type Visitor struct {
 
 // Read reads truth.ndjson in order. Errors name the line.
 func Read(r io.Reader, v Visitor) error {
+	return readLines(r, "truth", v.line)
+}
+
+func readLines(r io.Reader, what string, take func(kind string, line []byte) error) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 16<<20)
 	for n := 1; lines.Scan(); n++ {
-		if err := v.line(lines.Bytes()); err != nil {
-			return fmt.Errorf("read truth line %d: %w", n, err)
+		var line struct {
+			Kind string `json:"kind"`
+		}
+		err := json.Unmarshal(lines.Bytes(), &line)
+		if err == nil {
+			err = take(line.Kind, lines.Bytes())
+		}
+		if err != nil {
+			return fmt.Errorf("read %s line %d: %w", what, n, err)
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return fmt.Errorf("read truth: %w", err)
+		return fmt.Errorf("read %s: %w", what, err)
 	}
 	return nil
 }
 
-func (v *Visitor) line(b []byte) error {
-	var line struct {
-		Kind string `json:"kind"`
-	}
-	if err := json.Unmarshal(b, &line); err != nil {
-		return err
-	}
-	switch line.Kind {
+func (v *Visitor) line(kind string, b []byte) error {
+	switch kind {
 	case HeaderKind:
 		return visit(b, v.Header)
 	case CellKind:
@@ -306,27 +311,11 @@ type TraceVisitor struct {
 
 // ReadTrace reads flows.ndjson in order. Errors name the line.
 func ReadTrace(r io.Reader, v TraceVisitor) error {
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, 1<<20)
-	for n := 1; lines.Scan(); n++ {
-		if err := v.line(lines.Bytes()); err != nil {
-			return fmt.Errorf("read flows line %d: %w", n, err)
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("read flows: %w", err)
-	}
-	return nil
+	return readLines(r, "flows", v.line)
 }
 
-func (v *TraceVisitor) line(b []byte) error {
-	var line struct {
-		Kind string `json:"kind"`
-	}
-	if err := json.Unmarshal(b, &line); err != nil {
-		return err
-	}
-	switch line.Kind {
+func (v *TraceVisitor) line(kind string, b []byte) error {
+	switch kind {
 	case TraceFlowKind:
 		return visit(b, v.Flow)
 	case TraceSampleKind:
