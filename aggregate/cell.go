@@ -77,7 +77,7 @@ func (c *CellStats) Equal(o *CellStats) bool {
 }
 
 // Mean returns the mean value, in stored integers; NaN when nothing has a value.
-func (c *CellStats) Mean() float64 { return ratio(c.Sum, c.Measured) }
+func (c *CellStats) Mean() float64 { return Ratio(c.Sum, c.Measured) }
 
 // MeanValue returns the mean in the signal's unit; NaN when nothing has a value.
 func (c *CellStats) MeanValue() float64 { return c.value(c.Sum) / float64(c.Measured) }
@@ -113,19 +113,20 @@ func (c *CellStats) MeanError() float64 {
 }
 
 // ModeMean returns the mean of the heavy values at the mode; NaN without a mode.
-func (c *CellStats) ModeMean() float64 { return ratio(c.ModeSum, c.ModeCount) }
+func (c *CellStats) ModeMean() float64 { return Ratio(c.ModeSum, c.ModeCount) }
 
 // ModeShare returns the mode's share of the heavy observations; NaN without any.
-func (c *CellStats) ModeShare() float64 { return ratio(c.ModeCount, c.Heavy) }
+func (c *CellStats) ModeShare() float64 { return Ratio(c.ModeCount, c.Heavy) }
 
 // HeavyShare returns the share of heavy observations among all; NaN without any.
-func (c *CellStats) HeavyShare() float64 { return ratio(c.Heavy, c.Observations) }
+func (c *CellStats) HeavyShare() float64 { return Ratio(c.Heavy, c.Observations) }
 
 // TrimmedShare returns the share of trimmed observations among all; NaN without any. The mode
 // leaves them out, although trimming is the worst congestion.
-func (c *CellStats) TrimmedShare() float64 { return ratio(c.Trimmed, c.Observations) }
+func (c *CellStats) TrimmedShare() float64 { return Ratio(c.Trimmed, c.Observations) }
 
-func ratio(a, b uint64) float64 {
+// Ratio returns a/b; NaN if b is 0.
+func Ratio(a, b uint64) float64 {
 	if b == 0 {
 		return math.NaN()
 	}
@@ -134,7 +135,7 @@ func ratio(a, b uint64) float64 {
 
 // trend returns the mean of the later half of a range minus that of the earlier half.
 func trend(sum, measured, laterSum, laterMeasured uint64) float64 {
-	return ratio(laterSum, laterMeasured) - ratio(sum-min(laterSum, sum), measured-min(laterMeasured, measured))
+	return Ratio(laterSum, laterMeasured) - Ratio(sum-min(laterSum, sum), measured-min(laterMeasured, measured))
 }
 
 // CellWindow is a cell in one window.
@@ -221,7 +222,7 @@ type LocationStats struct {
 }
 
 // HeavyMean returns the mean of the heavy values, in stored integers; NaN without any.
-func (l *LocationStats) HeavyMean() float64 { return ratio(l.HeavySum, l.Heavy) }
+func (l *LocationStats) HeavyMean() float64 { return Ratio(l.HeavySum, l.Heavy) }
 
 // LocationWindow is a location in one window.
 type LocationWindow struct {

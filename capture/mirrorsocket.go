@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"time"
@@ -31,15 +32,9 @@ type MirrorSocketConfig struct {
 }
 
 func (c *MirrorSocketConfig) setDefaults() {
-	if c.Buffer == 0 {
-		c.Buffer = DefaultMirrorBuffer
-	}
-	if c.MaxFrame == 0 {
-		c.MaxFrame = DefaultMirrorMaxFrame
-	}
-	if c.Wait == 0 {
-		c.Wait = DefaultTapWait
-	}
+	c.Buffer = cmp.Or(c.Buffer, DefaultMirrorBuffer)
+	c.MaxFrame = cmp.Or(c.MaxFrame, DefaultMirrorMaxFrame)
+	c.Wait = cmp.Or(c.Wait, DefaultTapWait)
 }
 
 func (c *MirrorSocketConfig) check() error {

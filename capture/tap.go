@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -109,24 +110,12 @@ type TapConfig struct {
 }
 
 func (c *TapConfig) setDefaults() {
-	if c.Rings == 0 {
-		c.Rings = 1
-	}
-	if c.Blocks == 0 {
-		c.Blocks = DefaultTapBlocks
-	}
-	if c.BlockSize == 0 {
-		c.BlockSize = DefaultTapBlockSize
-	}
-	if c.Retire == 0 {
-		c.Retire = DefaultTapRetire
-	}
-	if c.Wait == 0 {
-		c.Wait = DefaultTapWait
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Rings = cmp.Or(c.Rings, 1)
+	c.Blocks = cmp.Or(c.Blocks, DefaultTapBlocks)
+	c.BlockSize = cmp.Or(c.BlockSize, DefaultTapBlockSize)
+	c.Retire = cmp.Or(c.Retire, DefaultTapRetire)
+	c.Wait = cmp.Or(c.Wait, DefaultTapWait)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 }
 
 func (c *TapConfig) check() error {
@@ -162,9 +151,7 @@ const (
 // limited returns the filter with its result bounded by snap, since a packet socket's snapshot
 // length is the filter's result.
 func limited(filter []bpf.RawInstruction, snap uint32) ([]bpf.RawInstruction, error) {
-	if snap == 0 {
-		snap = math.MaxUint32
-	}
+	snap = cmp.Or(snap, math.MaxUint32)
 	if filter == nil {
 		return []bpf.RawInstruction{{Op: returnConstant, K: min(snap, math.MaxInt32)}}, nil
 	}

@@ -271,10 +271,7 @@ func (c *conformance) scan(ctx context.Context, p *pass) (parts int, err error) 
 	if c.out.Cut, c.out.Prefix = s.Cut(); c.out.Cut > 0 && c.out.Prefix < minPrefix {
 		return 0, fmt.Errorf("judge captures: packets are cut %d bytes behind the IP header: expected at least %d, capture with a longer snap length", c.out.Prefix, minPrefix)
 	}
-	limit := c.cfg.Judge.MaxPackets
-	if limit == 0 {
-		limit = conform.DefaultMaxPackets
-	}
+	limit := cmp.Or(c.cfg.Judge.MaxPackets, conform.DefaultMaxPackets)
 	// Parts are chosen by hash, so their sizes differ.
 	parts = 1 + before/(limit-limit/8)
 	c.cfg.Judge.Expect = before / parts

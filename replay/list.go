@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -96,9 +97,7 @@ func NewLister(cfg ListConfig) (*Lister, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	l := &Lister{cfg: cfg, decoder: d, out: bufio.NewWriterSize(cfg.Out, 256<<10)}
 	if cfg.Annotate != nil {
 		l.copy = capture.NewWriter(cfg.Annotate)

@@ -11,6 +11,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,9 +91,7 @@ func New(cfg Config) (*Replay, error) {
 	if cfg.Dedup > 0 {
 		cfg.ChunkBytes = -1
 	}
-	if cfg.ChunkBytes == 0 {
-		cfg.ChunkBytes = DefaultChunkBytes
-	}
+	cfg.ChunkBytes = cmp.Or(cfg.ChunkBytes, DefaultChunkBytes)
 	cfg.Workers = max(cfg.Workers, 1)
 	r := &Replay{cfg: cfg, progress: new(progress)}
 	if cfg.Finding != nil {

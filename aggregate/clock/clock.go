@@ -1,6 +1,7 @@
 package clock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -131,9 +132,7 @@ func Between(forwards, backwards []Pair, o Options) (*Relation, error) {
 	if o.Error < 0 || o.Forward < 0 || o.Backward < 0 || !(o.MaxDrift >= 0) {
 		return nil, fmt.Errorf("relate clocks: options %+v: expected nothing below 0", o)
 	}
-	if o.MaxDrift == 0 {
-		o.MaxDrift = defaultMaxDrift
-	}
+	o.MaxDrift = cmp.Or(o.MaxDrift, defaultMaxDrift)
 	r := &Relation{At: middle(forwards, backwards)}
 	var first int64
 	if len(forwards) > 0 {

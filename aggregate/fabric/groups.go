@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -215,11 +216,7 @@ func (d *derived) inRows(second int64, ids []uint64) {
 		d.outdated, d.revised = false, second
 		d.revision.Add(1)
 		if len(d.knocking) >= maxKnocking {
-			for p, k := range d.knocking {
-				if second-k.last > goneKnocking {
-					delete(d.knocking, p)
-				}
-			}
+			maps.DeleteFunc(d.knocking, func(_ netip.Prefix, k knock) bool { return second-k.last > goneKnocking })
 		}
 	}
 }

@@ -52,10 +52,8 @@ func Levels() []Level {
 
 // ParseLevel reads a Level's name.
 func ParseLevel(s string) (Level, error) {
-	for l, name := range levelNames {
-		if name == s {
-			return Level(l), nil
-		}
+	if l := slices.Index(levelNames[:], s); l >= 0 {
+		return Level(l), nil
 	}
 	return 0, fmt.Errorf("parse level %q: expected location, set, device, stage or far_end", s)
 }

@@ -2,6 +2,7 @@ package finding
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -219,16 +220,8 @@ func (s *segments) add(t *tapState, f *Frame, most int) {
 	}
 	for max(len(s.sent), len(s.acked)) > maxSegments {
 		s.zeros++
-		for id := range s.sent {
-			if !s.takes(id) {
-				delete(s.sent, id)
-			}
-		}
-		for id := range s.acked {
-			if !s.takes(id) {
-				delete(s.acked, id)
-			}
-		}
+		maps.DeleteFunc(s.sent, func(id uint64, _ struct{}) bool { return !s.takes(id) })
+		maps.DeleteFunc(s.acked, func(id uint64, _ ack) bool { return !s.takes(id) })
 	}
 }
 

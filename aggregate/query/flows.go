@@ -34,7 +34,7 @@ func flowTotal(r *table.WindowFlow) FlowTotal {
 		Heavy: r.Heavy, Windows: r.Windows, Location: aggregate.LocationID(r.Location), LocationHeavy: r.LocationHeavy, Sampled: r.Sampled,
 	}
 	if r.Measured > 0 {
-		f.Mean, f.Min, f.Max = unit.FromStoredMean(mean(r.Sum, r.Measured)), unit.FromStored(r.Min), unit.FromStored(r.Max)
+		f.Mean, f.Min, f.Max = unit.FromStoredMean(aggregate.Ratio(r.Sum, r.Measured)), unit.FromStored(r.Min), unit.FromStored(r.Max)
 	}
 	if r.Flow != (flow.Flow{}) {
 		f.Flow = store.Flow{

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,9 +52,7 @@ func NewHandler(cfg HandlerConfig) http.Handler {
 	if cfg.Concurrent <= 0 {
 		cfg.Concurrent = DefaultConcurrent
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	a := &api{HandlerConfig: cfg, slots: make(chan struct{}, cfg.Concurrent)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/api/v1/bundle", a.get(a.bundle))

@@ -132,10 +132,10 @@ func (r *Recent) judge(links map[aggregate.LocationID]*Link) {
 }
 
 // Mean returns the mean of the values that name the link, in stored integers; NaN without any.
-func (l *Link) Mean() float64 { return mean(l.Named.Sum, l.Named.Measured) }
+func (l *Link) Mean() float64 { return aggregate.Ratio(l.Named.Sum, l.Named.Measured) }
 
 // Last returns the mean in the last window that names the link; NaN without any.
-func (l *Link) Last() float64 { return mean(l.Named.LastSum, l.Named.LastMeasured) }
+func (l *Link) Last() float64 { return aggregate.Ratio(l.Named.LastSum, l.Named.LastMeasured) }
 
 // Known returns the mean of the values that name the link, else its bound; NaN if both are
 // unknown.
@@ -144,13 +144,6 @@ func (l *Link) Known() float64 {
 		return l.Mean()
 	}
 	return l.Bound
-}
-
-func mean(sum, n uint64) float64 {
-	if n == 0 {
-		return math.NaN()
-	}
-	return float64(sum) / float64(n)
 }
 
 // Links are the ports of a fabric and all named locations.
@@ -244,7 +237,7 @@ func (b *linkBuilder) add(row *aggregate.CellLocation) {
 	if row.Measured == 0 {
 		return
 	}
-	value := mean(row.Sum, row.Measured)
+	value := aggregate.Ratio(row.Sum, row.Measured)
 	for _, id := range b.fabric.Passed(row.Src, row.Dst, location) {
 		l := b.links[id]
 		if id == row.Location {

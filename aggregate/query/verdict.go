@@ -407,7 +407,7 @@ func (b *verdictBuilder) statement(g group) Statement {
 	default:
 		s.Host = peer
 	}
-	s.Share = zeroNaN(float64(s.Heavy) / float64(b.out.Heavy))
+	s.Share = ZeroNaN(float64(s.Heavy) / float64(b.out.Heavy))
 	for signal, n := range signals {
 		s.Signals = append(s.Signals, StatementSignal{signal, n.Heavy, worstOf(signal, n), *n})
 	}
@@ -426,7 +426,8 @@ func (b *verdictBuilder) statement(g group) Statement {
 	return s
 }
 
-func zeroNaN(v float64) float64 {
+// ZeroNaN returns v, or 0 for NaN.
+func ZeroNaN(v float64) float64 {
 	if math.IsNaN(v) {
 		return 0
 	}

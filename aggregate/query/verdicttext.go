@@ -172,7 +172,7 @@ func (b *verdictBuilder) headline() (VerdictKind, string) {
 	case b.incomplete():
 		return VerdictIncomplete, fmt.Sprintf("No observed cell was congested, but data is missing: %s.", judged)
 	case out.Heavy > 0 || b.trimmed > 0:
-		return VerdictBrief, fmt.Sprintf("No cell was congested; %s of the observations were heavy: %s.", Percent(zeroNaN(float64(out.Heavy)/float64(out.Observations))), judged)
+		return VerdictBrief, fmt.Sprintf("No cell was congested; %s of the observations were heavy: %s.", Percent(ZeroNaN(float64(out.Heavy)/float64(out.Observations))), judged)
 	}
 	return VerdictHealthy, fmt.Sprintf("No cell was congested: %s.", judged)
 }

@@ -101,9 +101,7 @@ func parseServer(s string, files bool) (Target, error) {
 		return Target{}, fmt.Errorf("read store clickhouse://%s: %w", u.Host, err)
 	}
 	t := Target{Kind: KindServer, Database: strings.TrimPrefix(u.Path, "/")}
-	if t.Database == "" {
-		t.Database = DefaultDatabase
-	}
+	t.Database = cmp.Or(t.Database, DefaultDatabase)
 	if !databaseName.MatchString(t.Database) {
 		return fail(fmt.Errorf("database %q: expected letters, digits and _, at most 64", t.Database))
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -129,10 +130,10 @@ func (g Grants) Statements() ([]string, error) {
 func (g Grants) profile(role string) string {
 	settings := []string{"readonly = 2", "allow_ddl = 0 CONST", "allow_introspection_functions = 0 CONST"}
 	limits := g.Limits.withDefaults().settings()
-	for _, name := range sortedKeys(limits) {
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		settings = append(settings, fmt.Sprintf("%s = %d MIN 1 MAX %[2]d", name, limits[name]))
 	}
-	for _, name := range sortedKeys(overflow) {
+	for _, name := range slices.Sorted(maps.Keys(overflow)) {
 		settings = append(settings, overflow[name]+" = 'throw' CONST")
 	}
 	return "CREATE SETTINGS PROFILE OR REPLACE " + role + " SETTINGS\n    " + strings.Join(settings, ",\n    ")
@@ -157,13 +158,4 @@ func (g Grants) user() ([]string, error) {
 	salt := fmt.Sprintf("%X", g.Salt)
 	hash := sha256.Sum256([]byte(g.Password + salt))
 	return []string{fmt.Sprintf("CREATE USER IF NOT EXISTS `%s` IDENTIFIED WITH sha256_hash BY '%X' SALT '%s'", g.User, hash, salt)}, nil
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -130,9 +130,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 			return nil, errors.New("open store: expected how the servers of the cluster are reached")
 		}
 	}
-	if s.logger == nil {
-		s.logger = slog.New(slog.DiscardHandler)
-	}
+	s.logger = cmp.Or(s.logger, slog.New(slog.DiscardHandler))
 	if o.Reader == nil {
 		o.Reader = o.Writer
 	}

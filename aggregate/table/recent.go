@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"math/rand/v2"
@@ -79,9 +80,7 @@ func (o MemoryOptions) withDefaults() MemoryOptions {
 	if o.MaxRows <= 0 {
 		o.MaxRows = DefaultMaxRows
 	}
-	if o.Ahead == 0 {
-		o.Ahead = aggregate.MaxAhead
-	}
+	o.Ahead = cmp.Or(o.Ahead, aggregate.MaxAhead)
 	if o.Debounce <= 0 {
 		o.Debounce = 10 * time.Millisecond
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/fabric/importer"
+	"github.com/csigscope/csigscope/aggregate/query/answers"
 	"github.com/csigscope/csigscope/aggregate/query/tabular"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -174,17 +175,9 @@ func portListing(o *fabric.Outline) *tabular.Listing {
 		for k := range o.Pods[i].Devices {
 			d := &o.Pods[i].Devices[k]
 			for _, p := range d.Ports {
-				l.Rows = append(l.Rows, []any{text(o.Pods[i].Name), d.Stage, d.Name, p.Name, p.Orientation, p.Speed, text(p.Peer), text(p.PeerKind)})
+				l.Rows = append(l.Rows, []any{answers.OrNil(o.Pods[i].Name), d.Stage, d.Name, p.Name, p.Orientation, p.Speed, answers.OrNil(p.Peer), answers.OrNil(p.PeerKind)})
 			}
 		}
 	}
 	return l
-}
-
-// text returns nil, no value, for "".
-func text(s string) any {
-	if s == "" {
-		return nil
-	}
-	return s
 }

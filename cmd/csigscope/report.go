@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,9 +80,7 @@ With --fail-on, protocol faults of that severity or worse make the exit code 3.`
 	flags.StringSliceVar(&f.senders, "senders", nil, "`PREFIXES` of the hosts that may send tags (default those of section findings of the configuration, else all)")
 	f.out.addFormat(cmd, "html", "json", "markdown")
 	before(cmd, func([]string) error {
-		if f.out.path == "" {
-			f.out.path = reportFiles[f.out.format]
-		}
+		f.out.path = cmp.Or(f.out.path, reportFiles[f.out.format])
 		return nil
 	})
 	f.out.outputFile.add(cmd, "out", "`FILE` to write, - for standard output (default report.html, report.json or report.md)")

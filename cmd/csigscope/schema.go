@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -193,9 +194,7 @@ default; query serve, demo, replay and collect keep the database within it while
 		Args:    noArgs,
 	}
 	withStore(cmd, asItIs(mustExist, &box, "nothing to trim"), func(cmd *cobra.Command, db *openedStore, _ []string) error {
-		if budget == 0 {
-			budget = int64(db.config.MaxDisk)
-		}
+		budget = cmp.Or(budget, int64(db.config.MaxDisk))
 		if budget == 0 {
 			return usageError{errors.New("--max-disk: expected a size such as 50GB, since the configuration file has none")}
 		}

@@ -2,6 +2,7 @@ package grafana
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -56,9 +57,7 @@ func (b *board) build() *sdk.Board {
 	x, y, tallest := 0, 0, 0
 	for i := range b.panels {
 		p := &b.panels[i]
-		if p.id == 0 {
-			p.id = uint(i + 1)
-		}
+		p.id = cmp.Or(p.id, uint(i+1))
 		if x+p.width > gridWidth {
 			x, y, tallest = 0, y+tallest, 0
 		}

@@ -215,7 +215,7 @@ func (b *builder) cell(c *aggregate.CellStats, scale *domain) Cell {
 	mean := c.Mean()
 	out := Cell{
 		Src: b.names.GroupName(c.Src), Dst: b.names.GroupName(c.Dst), Kind: c.Kind.String(), State: c.State.String(),
-		Observations: c.Observations, MeanText: b.text(mean), Heavy: c.Heavy, HeavyShare: zero(c.HeavyShare()), TrimmedShare: zero(c.TrimmedShare()),
+		Observations: c.Observations, MeanText: b.text(mean), Heavy: c.Heavy, HeavyShare: query.ZeroNaN(c.HeavyShare()), TrimmedShare: query.ZeroNaN(c.TrimmedShare()),
 	}
 	if !math.IsNaN(mean) {
 		v := mean * b.signal.Unit().PerStored()
@@ -288,14 +288,6 @@ func (b *builder) locations(list []aggregate.LocationStats) []Location {
 		})
 	}
 	return out
-}
-
-// zero returns v, or 0 for NaN.
-func zero(v float64) float64 {
-	if math.IsNaN(v) {
-		return 0
-	}
-	return v
 }
 
 // Findings returns the report's form of the findings, with packets to open.
@@ -374,7 +366,7 @@ func (b *builder) heat(ctx context.Context, worst []aggregate.LocationStats) (He
 	for i := range counts {
 		h.Share = append(h.Share, make([]float64, columns))
 		for k, n := range counts[i] {
-			h.Share[i][k] = zero(float64(n) / float64(h.Heavy[k]))
+			h.Share[i][k] = query.ZeroNaN(float64(n) / float64(h.Heavy[k]))
 		}
 	}
 	for k := range columns {

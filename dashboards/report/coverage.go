@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/decode"
 )
 
@@ -90,11 +91,13 @@ type CellCoverage struct {
 }
 
 // Share returns n as a share of the cell's observations.
-func (c *CellCoverage) Share(n uint64) float64 { return zero(float64(n) / float64(c.Observations)) }
+func (c *CellCoverage) Share(n uint64) float64 {
+	return query.ZeroNaN(float64(n) / float64(c.Observations))
+}
 
 // UntaggedShare returns the share of packets without a tag.
 func (c *CellCoverage) UntaggedShare() float64 {
-	return zero(float64(c.Untagged) / float64(c.Tagged+c.Untagged))
+	return query.ZeroNaN(float64(c.Untagged) / float64(c.Tagged+c.Untagged))
 }
 
 // CellPackets counts packets from one group to another at taps that see whole paths.

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/query"
 )
 
 // maxFlows is the maximum number of flows listed per signal.
@@ -59,7 +60,7 @@ func (b *builder) flows(list []FlowStats, cells []aggregate.CellStats) Flows {
 		out.Others.Heavy -= f.Heavy
 		out.Top = append(out.Top, b.flow(f, heavy))
 	}
-	out.Others.HeavyShare = zero(float64(out.Others.Heavy) / float64(heavy))
+	out.Others.HeavyShare = query.ZeroNaN(float64(out.Others.Heavy) / float64(heavy))
 	return out
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/pattern"
+	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -211,7 +212,7 @@ func (p *cellPart) shares(steps int) []float64 {
 		for k := i; k < min(i+steps, len(p.all)); k++ {
 			heavy, all = heavy+p.heavy[k], all+p.all[k]
 		}
-		out = append(out, zero(float64(heavy)/float64(all)))
+		out = append(out, query.ZeroNaN(float64(heavy)/float64(all)))
 	}
 	return out
 }

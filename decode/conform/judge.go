@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -76,9 +77,7 @@ func New(cfg Config) (*Judge, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make judge: %w", err)
 	}
-	if cfg.MaxPackets == 0 {
-		cfg.MaxPackets = DefaultMaxPackets
-	}
+	cfg.MaxPackets = cmp.Or(cfg.MaxPackets, DefaultMaxPackets)
 	j := &Judge{
 		cfg: cfg, domain: cfg.Decode.Domain, decoder: d, parts: 1,
 		id:       identifier{seed: newSeed(), match: cfg.Match, prefix: cfg.Prefix},
@@ -242,12 +241,7 @@ func (j *Judge) judgeLater() {
 }
 
 func (j *Judge) onePort(list []int) bool {
-	for _, i := range list {
-		if j.wait.later[i].port != j.wait.later[list[0]].port {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(list, func(i int) bool { return j.wait.later[i].port != j.wait.later[list[0]].port })
 }
 
 // judgeTrimmed matches packets that lost their end with longer ones.

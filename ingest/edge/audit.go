@@ -2,6 +2,7 @@ package edge
 
 import (
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -122,11 +123,7 @@ func (a *control) stats() Stats {
 	a.counts.mu.Lock()
 	defer a.counts.mu.Unlock()
 	for _, e := range a.counts.endpoints {
-		copied := EndpointStats{Name: e.Name, Codes: make(map[int]uint64, len(e.Codes)), Took: slices.Clone(e.Took), Total: e.Total}
-		for code, n := range e.Codes {
-			copied.Codes[code] = n
-		}
-		s.Endpoints = append(s.Endpoints, copied)
+		s.Endpoints = append(s.Endpoints, EndpointStats{Name: e.Name, Codes: maps.Clone(e.Codes), Took: slices.Clone(e.Took), Total: e.Total})
 	}
 	slices.SortFunc(s.Endpoints, func(x, y EndpointStats) int { return strings.Compare(x.Name, y.Name) })
 	return s

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,9 +50,7 @@ func (w *StatusWriter) WriteHeader(status int) {
 
 // Write implements http.ResponseWriter.
 func (w *StatusWriter) Write(b []byte) (int, error) {
-	if w.Status == 0 {
-		w.Status = http.StatusOK
-	}
+	w.Status = cmp.Or(w.Status, http.StatusOK)
 	return w.ResponseWriter.Write(b)
 }
 

@@ -191,9 +191,7 @@ func newPipeline(cfg Config, plan Plan) (*Pipeline, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	p := &Pipeline{
 		cfg: cfg, plan: &plan, last: cfg.After,
 		events: make(chan event), reloads: make(chan reload), closed: make(chan struct{}, 1), ended: make(chan struct{}),

@@ -323,9 +323,7 @@ func (w *worker) now() int64 { return w.p.cfg.Now().UnixNano() + w.tap.Source.Ah
 // change switches to another plan.
 func (w *worker) change(ctx context.Context, o *command) error {
 	o.tap.Source = w.tap.Source
-	if o.tap.Link == 0 {
-		o.tap.Link = w.tap.Link
-	}
+	o.tap.Link = cmp.Or(o.tap.Link, w.tap.Link)
 	if w.counter != nil {
 		counts, err := w.counter.Count(&o.plan.Settings, o.tap.Tap)
 		if err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -188,12 +189,8 @@ func (c *Client) Stats() ClientStats {
 	logged := c.log.Stats() // consistent: pending items move there under mu
 	s := c.stats
 	s.Refused, s.Lost = map[string]uint64{}, map[string]uint64{}
-	for k, n := range c.stats.Refused {
-		s.Refused[k] = n
-	}
-	for k, n := range c.lost {
-		s.Lost[k] = n
-	}
+	maps.Copy(s.Refused, c.stats.Refused)
+	maps.Copy(s.Lost, c.lost)
 	s.Waiting = logged.Waiting.Weight + uint64(c.pending.items())
 	s.Oldest, s.SpoolBytes, s.SpoolLimit, s.Incarnation = logged.Oldest, logged.Bytes, c.cfg.MaxBytes, c.incarnation
 	s.Collector = c.endpoints[c.current].url

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -62,9 +63,7 @@ func (c ClientConfig) withDefaults() (ClientConfig, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if len(c.Collectors) == 0 || c.Dir == "" {
 		return c, errors.New("expected a collector and a folder for the spool")
 	}

@@ -138,10 +138,7 @@ func (l Limits) ofPeer() Limits {
 }
 
 func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
+	*field = cmp.Or(*field, value)
 }
 
 // Reason says why something was refused.

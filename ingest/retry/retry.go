@@ -4,6 +4,7 @@
 package retry
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -93,9 +94,7 @@ func (t *LogThrottle) due(now time.Time) (leftOut uint64, due bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	every := t.Every
-	if every == 0 {
-		every = DefaultEvery
-	}
+	every = cmp.Or(every, DefaultEvery)
 	if !t.last.IsZero() && now.Sub(t.last) < every {
 		t.leftOut++
 		return 0, false

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -75,25 +76,14 @@ func parseContainerlab(r io.Reader) (*document, error) {
 func (f *clabFile) node(name string) node {
 	c := f.Topology.Nodes[name]
 	group := f.Topology.Groups[c.Group]
-	kind := firstOf(c.Kind, group.Kind, f.Topology.Defaults.Kind)
+	kind := cmp.Or(c.Kind, group.Kind, f.Topology.Defaults.Kind)
 	n := node{name: name, role: c.Group, kind: clabKind(kind), positional: strings.HasPrefix(kind, "sonic-")}
-	if n.role == "" {
-		n.role = firstOf(c.Labels["role"], c.Labels["graph-group"])
-	}
+	n.role = cmp.Or(n.role, c.Labels["role"], c.Labels["graph-group"])
 	commands := slices.Concat(f.Topology.Defaults.Exec, f.Topology.Kinds[kind].Exec, group.Exec, c.Exec)
 	for _, command := range commands {
 		addClabAddresses(&n, command)
 	}
 	return n
-}
-
-func firstOf(list ...string) string {
-	for _, s := range list {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
 }
 
 // clabKind distinguishes network operating systems, which have their own kinds, from the rest. A

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -119,9 +120,7 @@ func (m *merger) merge(docs []*document) {
 		for _, note := range d.notes {
 			m.warnf("%s: %s", d.file, note)
 		}
-		for id, e := range d.interfaces {
-			interfaces[id] = e
-		}
+		maps.Copy(interfaces, d.interfaces)
 	}
 	m.nameDevices(docs, interfaces)
 	for _, d := range docs {
@@ -166,9 +165,7 @@ func (m *merger) nameDevices(docs []*document, interfaces map[int64]end) {
 	for _, d := range docs {
 		for _, l := range d.links {
 			for _, e := range []end{l.a, l.b} {
-				if e.node == "" {
-					e.node = interfaces[e.id].node
-				}
+				e.node = cmp.Or(e.node, interfaces[e.id].node)
 				if !l.known {
 					note(e.node)
 				}

@@ -112,12 +112,8 @@ func speedOfName(name string) uint64 {
 // isManagement reports whether a port of a switch belongs to the management network.
 func isManagement(name string) bool {
 	name = strings.ToLower(name)
-	for _, prefix := range []string{"mgmt", "management", "oob", "ipmi", "bmc", "ilo", "idrac", "fxp", "me0", "em0", "em1", "ma1", "ma0", "console", "docker", "usb"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return name == "eth0" || name == "lo"
+	prefixes := []string{"mgmt", "management", "oob", "ipmi", "bmc", "ilo", "idrac", "fxp", "me0", "em0", "em1", "ma1", "ma0", "console", "docker", "usb"}
+	return name == "eth0" || name == "lo" || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
 // looksLikeSwitchPort reports whether a name is a front panel port's, and not a network card's.

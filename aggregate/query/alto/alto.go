@@ -1,6 +1,7 @@
 package alto
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -57,9 +58,7 @@ func New(c Config) http.Handler {
 	if c.Windows <= 0 {
 		c.Windows = DefaultWindows
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.InTurn == nil {
 		c.InTurn = func(ctx context.Context, f func(context.Context) error) error { return f(ctx) }
 	}

@@ -130,12 +130,12 @@ func valueOf(m protoreflect.Message, f protoreflect.FieldDescriptor) any {
 		for i := range v.List().Len() {
 			list = append(list, v.List().Get(i).String())
 		}
-		return orNil(strings.Join(list, " "))
+		return OrNil(strings.Join(list, " "))
 	}
 	switch f.Kind() {
 	case protoreflect.EnumKind:
 		if e := f.Enum().Values().ByNumber(v.Enum()); e != nil {
-			return orNil(wire.Word(e))
+			return OrNil(wire.Word(e))
 		}
 		return nil
 	case protoreflect.Uint32Kind, protoreflect.Uint64Kind:
@@ -147,7 +147,7 @@ func valueOf(m protoreflect.Message, f protoreflect.FieldDescriptor) any {
 			return stamp(t.AsTime())
 		}
 	case protoreflect.StringKind:
-		return orNil(v.String())
+		return OrNil(v.String())
 	}
 	return v.Interface()
 }
@@ -246,8 +246,8 @@ func stampOrNil(t time.Time) any {
 	return stamp(t)
 }
 
-// orNil is text, or nil for the empty string.
-func orNil(text string) any {
+// OrNil returns text, or nil, no value, for the empty string.
+func OrNil(text string) any {
 	if text == "" {
 		return nil
 	}

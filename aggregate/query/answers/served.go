@@ -182,7 +182,7 @@ func Windows(ctx context.Context, c *client.Client, parameters url.Values, w io.
 	for _, r := range rows[1:] {
 		row := make([]any, len(r))
 		for i, text := range r {
-			if row[i] = orNil(text); text == "" {
+			if row[i] = OrNil(text); text == "" {
 				continue
 			}
 			if v, err := strconv.ParseFloat(text, 64); err == nil && shortName(rows[0][i]) != rows[0][i] {

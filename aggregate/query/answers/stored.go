@@ -24,7 +24,7 @@ func Extent(e store.Extent, incomplete []string) *tabular.Listing {
 		Columns: []string{"first", "last", "signals", "resolutions", "observations", "heavy", "incomplete"}, Show: show,
 		Rows: [][]any{{
 			stampOrNil(e.First), stampOrNil(e.Last), strings.Join(csig.SignalNames(e.Signals), " "), strings.Join(resolutions, " "), e.Observations, e.Heavy,
-			orNil(strings.Join(incomplete, ", ")),
+			OrNil(strings.Join(incomplete, ", ")),
 		}},
 	}
 }

@@ -8,6 +8,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -98,9 +99,7 @@ func (c Config) withDefaults() Config {
 	orInt(&c.Exports, DefaultExports)
 	orInt(&c.ExportRows, DefaultExportRows)
 	orInt(&c.ExportRecords, DefaultExportRecords)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Thresholds == (aggregate.Thresholds{}) {
 		c.Thresholds = aggregate.DefaultThresholds()
 	}

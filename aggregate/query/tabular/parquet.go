@@ -399,15 +399,7 @@ func appendHybrid[V byte | uint32](out []byte, values []V, width int) []byte {
 
 // repeats reports whether the first eight values are equal.
 func repeats[V byte | uint32](values []V) bool {
-	if len(values) < 8 {
-		return false
-	}
-	for _, v := range values[1:8] {
-		if v != values[0] {
-			return false
-		}
-	}
-	return true
+	return len(values) >= 8 && slices.Equal(values[1:8], values[:7])
 }
 
 // appendPacked appends a run of packed values, the lowest bit first, padded with zeros to a

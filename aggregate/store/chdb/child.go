@@ -2,6 +2,7 @@ package chdb
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,20 +58,12 @@ func readChildOptions(getenv func(string) string) (*childOptions, error) {
 // fill completes the options that the child's command line left unset.
 func (c *childOptions) fill(o ServerOptions) ServerOptions {
 	if c != nil {
-		if o.Dir == "" {
-			o.Dir = c.Dir
-		}
-		if o.Library == "" {
-			o.Library = c.Library
-		}
-		if o.MaxMemory == 0 {
-			o.MaxMemory = c.MaxMemory
-		}
+		o.Dir = cmp.Or(o.Dir, c.Dir)
+		o.Library = cmp.Or(o.Library, c.Library)
+		o.MaxMemory = cmp.Or(o.MaxMemory, c.MaxMemory)
 		o.configFile = c.ConfigFile
 	}
-	if o.MaxMemory == 0 {
-		o.MaxMemory = defaultMaxMemory
-	}
+	o.MaxMemory = cmp.Or(o.MaxMemory, defaultMaxMemory)
 	if o.Readers <= 0 {
 		o.Readers = defaultReaders
 	}

@@ -1,6 +1,7 @@
 package chdb
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -237,7 +238,7 @@ func (p *pool) progress(ctx context.Context, tag string, since time.Time) string
 	if tag != "" && ctx.Err() == nil {
 		rows, size, total, memory = p.running(tag)
 	}
-	decimal := func(s string) string { return first(s, "0") }
+	decimal := func(s string) string { return cmp.Or(s, "0") }
 	text, err := json.Marshal(struct {
 		ReadRows  string `json:"read_rows"`
 		ReadBytes string `json:"read_bytes"`

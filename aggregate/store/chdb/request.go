@@ -1,6 +1,7 @@
 package chdb
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -62,8 +63,8 @@ func (q *query) running() string {
 // newQuery reads the URL and the header.
 func newQuery(r *http.Request, values url.Values) (*query, error) {
 	q := &query{
-		database: first(values.Get("database"), r.Header.Get("X-ClickHouse-Database")),
-		id:       headerSafe(first(values.Get("query_id"), r.Header.Get("X-ClickHouse-Query-Id"))),
+		database: cmp.Or(values.Get("database"), r.Header.Get("X-ClickHouse-Database")),
+		id:       headerSafe(cmp.Or(values.Get("query_id"), r.Header.Get("X-ClickHouse-Query-Id"))),
 		whole:    isSet(values, "wait_end_of_query"), progress: isSet(values, "send_progress_in_http_headers"),
 		interval:   progressInterval(values),
 		dedupToken: values.Get(dedupTokenParam), encoding: identity, blocks: noBlocks,
@@ -97,16 +98,6 @@ func newQuery(r *http.Request, values url.Values) (*query, error) {
 	return q, nil
 }
 
-// first returns the first text that is not empty.
-func first(texts ...string) string {
-	for _, text := range texts {
-		if text != "" {
-			return text
-		}
-	}
-	return ""
-}
-
 // isSet reads a setting that is 0 or 1.
 func isSet(values url.Values, name string) bool {
 	v := values.Get(name)
@@ -137,7 +128,7 @@ func (q *query) read(w http.ResponseWriter, r *http.Request, values url.Values, 
 	if err := q.readStatement(w, r, sql, limit); err != nil {
 		return err
 	}
-	q.chooseFormat(first(values.Get("default_format"), r.Header.Get("X-ClickHouse-Format")))
+	q.chooseFormat(cmp.Or(values.Get("default_format"), r.Header.Get("X-ClickHouse-Format")))
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package chdb
 
 import (
+	"cmp"
 	"fmt"
 	"unsafe"
 )
@@ -54,9 +55,7 @@ func (s *session) conn() unsafe.Pointer { return *(*unsafe.Pointer)(s.handle) }
 
 // use makes database the current one of the connection.
 func (s *session) use(database string) error {
-	if database == "" {
-		database = "default"
-	}
+	database = cmp.Or(database, "default")
 	if database == s.database {
 		return nil
 	}

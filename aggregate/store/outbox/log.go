@@ -1,10 +1,12 @@
 package outbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 )
@@ -144,9 +146,7 @@ func Open(o Options) (*Log, error) {
 	}
 	l := &Log{o: o, owner: owner, ready: make(chan struct{}, 1), lost: make(map[Reason]Lost)}
 	for i, c := range o.Classes {
-		if c.ID == 0 {
-			c.ID = uint8(i + 1)
-		}
+		c.ID = cmp.Or(c.ID, uint8(i+1))
 		l.classes = append(l.classes, class{Class: c, index: i})
 	}
 	if err := l.recover(); err != nil {
@@ -157,12 +157,8 @@ func Open(o Options) (*Log, error) {
 }
 
 func (o Options) withDefaults() Options {
-	if o.SegmentBytes == 0 {
-		o.SegmentBytes = min(o.MaxBytes/64, 64<<20)
-	}
-	if o.SaveEvery == 0 {
-		o.SaveEvery = saveInterval
-	}
+	o.SegmentBytes = cmp.Or(o.SegmentBytes, min(o.MaxBytes/64, 64<<20))
+	o.SaveEvery = cmp.Or(o.SaveEvery, saveInterval)
 	if o.Order == nil {
 		for i := range o.Classes {
 			o.Order = append(o.Order, len(o.Classes)-1-i)
@@ -174,9 +170,7 @@ func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Logger = o.Logger.With(slog.String("outbox", o.Dir))
 	return o
 }
@@ -223,9 +217,7 @@ func (l *Log) Stats() Stats {
 			s.Oldest = at
 		}
 	}
-	for reason, n := range l.lost {
-		s.Lost[reason] = n
-	}
+	maps.Copy(s.Lost, l.lost)
 	return s
 }
 

@@ -2,6 +2,7 @@ package grafanatest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -86,9 +87,7 @@ func (v *Viewer) Draw(t *testing.T, asked []Asked) []Drawn {
 func (v *Viewer) scene(board json.RawMessage, asked []Asked) map[string]any {
 	variables := make([]map[string]string, 0, len(v.Choices))
 	for name, c := range v.Choices {
-		if c.Text == "" {
-			c.Text = c.Value
-		}
+		c.Text = cmp.Or(c.Text, c.Value)
 		variables = append(variables, map[string]string{"name": name, "text": c.Text, "value": c.Value})
 	}
 	from, to := v.From.UnixMilli(), v.To.UnixMilli()

@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,12 +32,8 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	if c.Keys == 0 {
-		c.Keys = DefaultKeys
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Keys = cmp.Or(c.Keys, DefaultKeys)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 }
 
 // snap returns the maximum length of an odd packet, for the filter.

@@ -247,9 +247,7 @@ func decodingOf(s *window.Settings) map[string]any {
 	reflections := slices.Clone(d.Reflections())
 	slices.SortStableFunc(reflections, func(a, b csig.Reflection) int { return cmp.Compare(a.Kind, b.Kind) })
 	for i, r := range reflections {
-		if kinds[r.Kind] == 0 {
-			kinds[r.Kind] = uint8(i + 1)
-		}
+		kinds[r.Kind] = cmp.Or(kinds[r.Kind], uint8(i+1))
 		e := encoding{ExID: r.ExID, Kind: r.Kind, ExIDLen: r.ExIDLen, Payload: uint8(number(r.Payload))}
 		for n, size := range [...]int{2, 6} {
 			l, _ := r.Layout(size)

@@ -193,10 +193,7 @@ func (s Scenario) WithDefaults() Scenario {
 }
 
 func orDefault[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
+	*v = cmp.Or(*v, d)
 }
 
 // WithSize returns the scenario on a fabric of another size; 0 keeps a number. Racks named by

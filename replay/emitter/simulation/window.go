@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"math/bits"
 	"time"
 
@@ -281,9 +282,7 @@ func newNSCC(p *scenario.NSCC, kbps uint64, roundTrip int64, payload uint32) *wi
 		maxDecrease: nsccLargestCut * 1000,
 		nscc:        &nscc{roundTrip: roundTrip, scale: product * packetOne / referenceBytes},
 	}
-	if w.target == 0 {
-		w.target = roundTrip
-	}
+	w.target = cmp.Or(w.target, roundTrip)
 	if w.timeout == 0 {
 		w.timeout = exact.Picoseconds(time.Millisecond)
 	}
