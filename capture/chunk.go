@@ -123,8 +123,7 @@ func classicLayout(f io.ReaderAt, name string, maxFrame int) (layout *classic, f
 		return nil, false, nil
 	}
 	layout, err = parseClassicHeader(head[:], name, maxFrame)
-	var format *FormatError
-	if errors.As(err, &format) {
+	if _, ok := errors.AsType[*FormatError](err); ok {
 		return nil, false, nil
 	}
 	return layout, err == nil, err

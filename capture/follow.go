@@ -57,8 +57,7 @@ func follow(ctx context.Context, f *os.File, path string, opts Options, rotated 
 	src := &follower{ctx: ctx, file: f, rotated: rotated, poll: opts.withDefaults().Poll}
 	r, err := newReader(src, path, opts, false)
 	if err != nil {
-		var format *FormatError
-		if errors.As(err, &format) && len(format.First) == 4 && compressionOf(format.First) != uncompressed {
+		if format, ok := errors.AsType[*FormatError](err); ok && len(format.First) == 4 && compressionOf(format.First) != uncompressed {
 			err = fmt.Errorf("follow capture %q: %w", path, ErrCompressed)
 		}
 		_ = f.Close() // read-only: the reader's error matters

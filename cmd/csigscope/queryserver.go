@@ -205,8 +205,7 @@ func flagText(cmd *cobra.Command, name string) string {
 // asked turns errors of questions that the server rejects into usage errors, and adds a hint if
 // no server answers.
 func asked(err error) error {
-	var refused *client.Error
-	if errors.As(err, &refused) && refused.Status == 422 {
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == 422 {
 		return usageError{err}
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {

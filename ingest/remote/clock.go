@@ -63,8 +63,7 @@ func (p *push) findAhead(it *item, v verdict, producer func(identity, stream str
 	if v.outcome != wire.Outcome_OUTCOME_FUTURE || p.own(it, producer) != toStore {
 		return
 	}
-	var by outsideError
-	errors.As(v.err, &by)
+	by, _ := errors.AsType[outsideError](v.err)
 	c, now := &p.e.ahead, p.now().UnixNano()
 	c.mu.Lock()
 	defer c.mu.Unlock()

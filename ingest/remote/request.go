@@ -144,8 +144,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, e *exporter, i
 	_ = control.SetReadDeadline(time.Time{})
 	e.counts.requests.Add(1)
 	e.counts.bytes.Add(uint64(n))
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
+	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		s.refuse(e, ReasonOversized, slog.Int64("limit", large.Limit), slog.String("peer", r.RemoteAddr))
 		return tooLarge
 	}

@@ -104,8 +104,8 @@ func (c *Client) awaitHello(ctx context.Context) bool {
 
 // judge returns how long the collector asks to wait, or that it will never accept the request.
 func judge(err error) (wait time.Duration, poison bool) {
-	var e *connect.Error
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[*connect.Error](err)
+	if !ok {
 		return 0, false
 	}
 	switch e.Code() {

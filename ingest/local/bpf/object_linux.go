@@ -263,8 +263,8 @@ func decodingOf(s *window.Settings) map[string]any {
 
 // loadError explains why the kernel refuses a program. It appends the last lines of the verifier's log.
 func loadError(err error) error {
-	var refused *ebpf.VerifierError
-	if !errors.As(err, &refused) {
+	refused, ok := errors.AsType[*ebpf.VerifierError](err)
+	if !ok {
 		return fmt.Errorf("load program: %w", err)
 	}
 	const lines = 20
