@@ -93,8 +93,7 @@ func (t *LogThrottle) Log(logger *slog.Logger, level slog.Level, now time.Time, 
 func (t *LogThrottle) due(now time.Time) (leftOut uint64, due bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	every := t.Every
-	every = cmp.Or(every, DefaultEvery)
+	every := cmp.Or(t.Every, DefaultEvery)
 	if !t.last.IsZero() && now.Sub(t.last) < every {
 		t.leftOut++
 		return 0, false
