@@ -37,7 +37,7 @@ func (s State) String() string {
 // HowToJudge says why cells of a signal can be NotJudged, and how to resolve that.
 func HowToJudge(s csig.Signal) string {
 	if s == csig.MinABW {
-		return "min ABW is heavy below a share of the port's capacity, and either the capacity is unknown or one step of the table is larger than this share: name the ports in a fabric file (--fabric), or give the table finer steps or an absolute threshold"
+		return "the table has no threshold (heavy), or its threshold is a share of the port's capacity, and this capacity is unknown or one step of the table is larger than the share: name the ports in a fabric file (--fabric), or set heavy to a quantity, or finer steps, in csig.tables of the configuration"
 	}
 	return "the table has no threshold (heavy), or no step that is heavy as a whole: set heavy, or finer steps, in csig.tables of the configuration"
 }

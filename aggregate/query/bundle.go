@@ -50,7 +50,7 @@ type SignalInfo struct {
 	Direction   string `json:"direction"`   // min: low values are tight; max: high values are
 	Aggregation string `json:"aggregation"` // of hops: min, max, sum, count or empty; sums and counts have no mode
 
-	NotJudgedHint string `json:"not_judged_hint,omitempty"` // how to get states for unjudged cells
+	NotJudgedHint string `json:"not_judged_hint"` // how to get states for unjudged cells
 }
 
 // Group is one row and column of the matrices.

@@ -168,7 +168,7 @@ func TestFabricVerdict(t *testing.T) {
 			"Congested at 2026-01-20 09:00:10 UTC: 1 place; 1 of 1 cells were congested.", "leaf3:up1: 100 % of heavy observations since 08:59:30 UTC, 1 cell",
 		}},
 		"no threshold": {[]load{{src: 1, dst: 2, port: "leaf2:down1", to: 10, unjudged: 20, signal: csig.MaxDelay}}, nil, query.VerdictNotJudged, []string{
-			"Nothing could be judged: no threshold applies to 1 cell. max_delay, " + aggregate.HowToJudge(csig.MaxDelay) + ".",
+			"Nothing could be judged: no threshold applies to 1 cell. max_delay: " + aggregate.HowToJudge(csig.MaxDelay) + ".",
 		}},
 		"brief": {[]load{clear, {src: 1, dst: 3, port: "leaf1:up1", from: 4, to: 10, heavy: 0}, {src: 1, dst: 3, port: "leaf1:up1", from: 3, to: 4, heavy: 0}}, func(g *query.VerdictInput) {
 			for i := range g.Signals { // one observation of twenty is the onset: one of forty is not

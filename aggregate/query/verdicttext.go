@@ -214,7 +214,7 @@ func (b *verdictBuilder) whyNotJudged() string {
 		why := []string{}
 		for i := range b.Signals {
 			if s := b.Signals[i].Signal; b.unjudged[s] > 0 {
-				why = append(why, fmt.Sprintf("%s, %s", s, aggregate.HowToJudge(s)))
+				why = append(why, fmt.Sprintf("%s: %s", s, aggregate.HowToJudge(s)))
 			}
 		}
 		return fmt.Sprintf("no threshold applies to %s. %s", count(n, "cell"), strings.Join(why, ". "))

@@ -26,18 +26,18 @@ const ExpectFor = 24 * time.Hour
 const MaxProducers = 1 << 12
 
 // ErrNoProducer is wrapped by the error of Forget for an unknown name.
-var ErrNoProducer = errors.New("no live producer has this name (to dismiss one that never wrote, remove it from the fabric file or the configuration)")
+var ErrNoProducer = errors.New("no live producer has this name (to dismiss one that never wrote, remove it from the fabric file, the token file or the configuration)")
 
 // Producers returns the live producers that wrote since a time, and the forgotten ones, the
-// latest first. A start of its tap counts as writing. It reads one column of the rows of 1 min since
-// then, and those of 1 s of the last minutes.
+// latest first. A start of its tap counts as writing. It reads four columns of the rows of 1 min since
+// then, and of those of 1 s of the last minutes.
 func (s *Store) Producers(ctx context.Context, since time.Time) ([]Producer, error) {
 	query := fmt.Sprintf(`SELECT producer, name, seen, greatest(began, seen) AS last, forgotten >= last AS dismissed FROM
 (SELECT producer, argMax(name, at) AS name, maxIf(at, state = 'started') AS began FROM %[1]s.runs WHERE mode = 'live' GROUP BY producer) AS r
 LEFT JOIN (%[4]s) AS p USING producer
 LEFT JOIN (SELECT producer, max(at) AS forgotten FROM %[1]s.forgotten GROUP BY producer) AS f USING producer
 WHERE last >= '%[2]s' OR dismissed
-ORDER BY seen DESC, last DESC, producer LIMIT %[3]d`, s.database, stamp(since), MaxProducers, s.lastMinutes(since))
+ORDER BY last DESC, producer LIMIT %[3]d`, s.database, stamp(since), MaxProducers, s.lastMinutes(since))
 	var list []Producer
 	err := s.query(ctx, s.reader, "read producers", query, func(rows driver.Rows) error {
 		var p Producer

@@ -17,9 +17,9 @@ type FlowLimits struct {
 	// Top is the number of flows of each signal and kind that a window names, those with the most
 	// heavy observations first; 0 for none. At most MaxTopFlows.
 	Top int
-	// Budget is the number of entries of flows in a window, in which a flow has one for each of its signals and kinds: at
-	// least Top and 2, at most MaxFlowBudget. Default: 4096, or four times Top if that is more. Past it,
-	// the shard forgets the flows with the fewest heavy observations, and a named flow may have had
+	// Budget is the number of entries that a window has for flows; a flow takes one for each of its
+	// signals and kinds. It is at least Top and at least 2, and at most MaxFlowBudget. Default: 4096, or
+	// four times Top if that is more. Past it, the shard forgets the flows with the fewest heavy observations, and a named flow may have had
 	// more heavy observations than its row has: the rest includes those.
 	Budget int
 }

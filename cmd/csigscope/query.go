@@ -23,11 +23,11 @@ func newQueryCommand() *cobra.Command {
 answers from both; watch and changes need a running collector, and extent, coverage, taps and
 forget need the store.
 
--o json prints the answers of the query API (/openapi.json). windows, export, extent, coverage, taps
-and forget have no such answer: they print their rows, without age and completeness. The columns of
-the other formats are the fields of JSON, with the unit at the end (mean_bps). The mode of the bottleneck is the
-location that more of a cell's heavy observations name than any other; a type_N that sums or
-counts over hops has none.
+-o json prints the answers of the query API (/openapi.json). windows, extent, coverage, taps and
+forget have no such answer: they print their rows, without age and completeness, as export does with
+-o ndjson. The columns of the other formats are the fields of JSON, with the unit at the end
+(mean_bps). The mode of the bottleneck is the location that more of a cell's heavy observations name
+than any other; a type_N that sums or counts over hops has none.
 
 Without a time range, the store answers with all its rows, and a collector with its last windows,
 or for flows and findings with its last stored hour. --since, or --from and --to, ask for history.`,
@@ -210,13 +210,14 @@ window that at least one producer lacks. lost is the number of missing observati
 the kernel dropped, or that the sequence numbers of a mirror session show as missing, counts as one.
 In a window that is not listed nothing was observed.
 
-By cell, for one signal: the same, and covered_ratio, the share of the range's stored windows in
-which the cell was observed at all. Cells with the lowest share come first.`,
+By cell, for one signal: the same, and covered_ratio, the share of all windows of the range (of 1 s, or of
+--resolution), also of those in which nothing was stored, in which the cell was observed at all.
+Cells with the lowest share come first.`,
 		Args: noArgs,
 	}
 	out.add(cmd, tabular.ListingFormats()...)
 	cells.addSignal(cmd)
-	cells.addGroups(cmd, "with --by cell: only from this source `GROUP`", "with --by cell: only to this destination `GROUP`")
+	cells.addGroups(cmd, "with --by cell: only from this source `GROUP`, which contains no others", "with --by cell: only to this destination `GROUP`, likewise")
 	times.add(cmd, "all data")
 	flags := cmd.Flags()
 	flags.DurationVar(&q.Step, "step", time.Second, "length of the answer's windows")
@@ -328,8 +329,9 @@ With names, forget makes all collectors stop expecting these producers, within a
 write again, also those that the configuration or the fabric file names. But until the store has
 rows of such a producer in a minute that began after the command, a collector drops it again within
 a minute after it falls silent. If several hosts share a name, give the hexadecimal id from the list
-instead. Stored rows stay. A name that is not listed, such as host7/eth0 of the fabric file, never
-wrote: to stop expecting it, remove it from the fabric file or the configuration and reload.`,
+instead. Stored rows stay. A name that is not listed, such as host7/eth0 of the fabric file, wrote
+nothing in the last day. If it wrote before, give its full name all the same (host7/eth0/0). If it
+never did, remove it from the fabric file, the token file or the configuration.`,
 		Example: `  csigscope query forget
   csigscope query forget host7/eth0/0 host7/eth1/0`,
 	}

@@ -165,8 +165,8 @@ func newQueryTimeline() *cobra.Command {
 		"signal", "level", "src", "dst", "step", "top", "windows")
 	cmd.Long = `timeline sums up each window: the number of cells with observations and of congested ones, the
 heavy observations, and the locations that they name most. --src and --dst choose the cells, but the
-locations are always those of all cells. With one source and one destination, -o json also has their
-cell in each window.`
+locations are always those of all cells. With one source and one destination that contain no other
+groups, -o json, ndjson and wide also have their cell in each window.`
 	f.cells.add(cmd)
 	f.cells.addEnds(cmd)
 	addStep(cmd)

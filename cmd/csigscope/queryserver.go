@@ -146,7 +146,11 @@ func (r *timeRange) parameters(cmd *cobra.Command, c *client.Client, names ...st
 		if r.given() {
 			return nil, usageError{errors.New("--windows: is for windows in memory: leave it out, or leave out --since, --from and --to")}
 		}
-		return values, nil
+		h, err := c.Health(cmd.Context())
+		if err == nil && h.GetSource() == "store" {
+			err = usageError{errors.New("--windows: is for windows in a collector's memory: leave it out, or name the collector with --server")}
+		}
+		return values, err
 	}
 	from, to := r.begin, r.end
 	if r.since == 0 && (r.from == "" || r.to == "") {

@@ -40,7 +40,8 @@ func jobBoard(o *Options) board {
 				targets: []object{sqlTarget(periodSQL, formatTable)},
 				defaults: object{
 					"custom": object{"drawStyle": "points", "pointSize": 6, "showPoints": "always", "spanNulls": false, "hideFrom": hidden()},
-					"color":  color("palette-classic"), "unit": "s", "min": 0},
+					"color":  color("palette-classic"), "unit": "s", "min": 0,
+				},
 			},
 			{
 				title: "Cells of $group by ${signal:text}", kind: "heatmap", width: 24, height: 10, points: 200,

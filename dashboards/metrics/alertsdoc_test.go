@@ -56,7 +56,7 @@ func alertsDocument(groups []metrics.RuleGroup) string {
 What each alert says, with labels and the value in capitals, what to look at, and what to do first.
 The rules are in [csigscope.rules.yaml](alerts/csigscope.rules.yaml), from which make generate writes
 this page. On a machine with the [systemd units](../../cmd/csigscope/systemd), run the commands below with
-sudo, and add `+"`--store embedded:/var/lib/csigscope/store`"+` to those that need the store (query, schema).
+sudo, and add ` + "`--store embedded:/var/lib/csigscope/store`" + ` to those that need the store (query, schema).
 `)
 	for _, g := range groups {
 		fmt.Fprintf(&b, "\n## %s\n", g.Name)

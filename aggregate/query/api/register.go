@@ -64,7 +64,7 @@ func serve[Q any, P message[Q]](a *API, mux *http.ServeMux, name string, from so
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		if found.state != nil {
+		if found.state != nil && from == fromMemory {
 			w.Header().Set("ETag", etag(found.state))
 		}
 		if _, err = w.Write(head); err == nil && cells != nil {

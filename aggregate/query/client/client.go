@@ -2,7 +2,7 @@
 // changes as they happen.
 //
 // Parameters of a question are those that /openapi.json lists for its URL, except after and wait,
-// which only HTTP has: Watch and Changes wait for changes. Answers are messages of package wire:
+// since calls do not wait: Watch and Changes wait for changes. Answers are messages of package wire:
 //
 //	c, err := client.New("http://127.0.0.1:9465", nil)
 //	...
@@ -50,9 +50,9 @@ const (
 	maxProblem = 64 << 10
 )
 
-// Client queries one server. Questions take the parameters of /openapi.json, except after and
-// wait, and are sent as calls. If a parameter is invalid or the server refuses a question, the error wraps an *Error. It is
-// safe for concurrent use.
+// Client queries one server. Questions take the parameters of /openapi.json, except after and wait,
+// and are sent as calls. If a parameter is invalid or the server refuses a question, the error wraps
+// an *Error. It is safe for concurrent use.
 type Client struct {
 	// Retrying, if not nil, is called when Watch or Changes will reopen its stream after a wait, with
 	// the reason. Set it before either is called.
@@ -138,7 +138,7 @@ func (c *Client) parse(parameters url.Values, in any) error {
 		waits, has := (&wire.WaitRequest{}).ProtoReflect().Descriptor().Fields(), m.ProtoReflect().Descriptor().Fields()
 		for _, d := range wrong {
 			if name := protoreflect.Name(strings.TrimPrefix(d.Location, "query.")); waits.ByName(name) != nil && has.ByName(name) == nil {
-				d.Message = "only questions over HTTP can wait: leave it out, and call Watch or Changes instead"
+				d.Message = "calls do not wait: leave it out, and call Watch or Changes to wait for changes"
 			}
 		}
 		const status = http.StatusUnprocessableEntity

@@ -49,8 +49,8 @@ const (
 	State_STATE_CONGESTED State = 4
 	// Something was heavy in the last 300 windows, but the cell is not congested: not yet, or no longer.
 	State_STATE_BRIEF State = 5
-	// No threshold applies, such as for min ABW: the capacity of the port is unknown, or the share of
-	// it that is heavy lies within the first step of the signal's table.
+	// No threshold applies: the signal's table has none, no step of it is heavy as a whole, or, for min
+	// ABW, the capacity of the port is unknown.
 	State_STATE_NOT_JUDGED State = 6
 )
 
@@ -1028,9 +1028,11 @@ type PathRequest struct {
 	From *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
 	// RFC 3339: end of the range of history, exclusive; together with from.
 	To *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`
-	// Source group.
+	// Source group, such as a rack. One that contains others, such as a pod, is refused if several of
+	// them have data.
 	Src string `protobuf:"bytes,6,opt,name=src,proto3" json:"src,omitempty"`
-	// Destination group.
+	// Destination group, such as a rack. One that contains others, such as a pod, is refused if several of
+	// them have data.
 	Dst           string `protobuf:"bytes,7,opt,name=dst,proto3" json:"dst,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5548,7 +5550,7 @@ type Moment struct {
 	// Locations with the most heavy observations, over all cells even if src and dst are
 	// given.
 	Locations []*Location `protobuf:"bytes,8,rep,name=locations,proto3" json:"locations,omitempty"`
-	// The cell, if src and dst name one group each.
+	// The cell, if src and dst name one group each that contains no others.
 	Cell          *Cell `protobuf:"bytes,9,opt,name=cell,proto3" json:"cell,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -118,7 +118,7 @@ export function meanings({ info, model: { bundle } }) {
     congested: rule(bundle), brief: "brief: something was heavy in the last 300 windows, but the cell is not congested at the end",
     clear: "clear: nothing was heavy in the last 300 windows",
     too_few: `too few samples: fewer than ${bundle.min_observations}, now and in each of the last 300 windows`, no_data: "no data: nothing was observed, or nothing in the last 300 windows",
-    not_judged: `not judged: ${info.not_judged_hint || "no threshold applies"}`,
+    not_judged: `not judged: ${info.not_judged_hint}`,
   };
 }
 
