@@ -19,8 +19,9 @@ type FlowLimits struct {
 	Top int
 	// Budget is the number of entries that a window has for flows; a flow takes one for each of its
 	// signals and kinds. It is at least Top and at least 2, and at most MaxFlowBudget. Default: 4096, or
-	// four times Top if that is more. Past it, the shard forgets the flows with the fewest heavy observations, and a named flow may have had
-	// more heavy observations than its row has: the rest includes those.
+	// four times Top if that is more. Past it, the shard forgets the flows with the fewest heavy
+	// observations, and a named flow may have had more heavy observations than its row has: the rest
+	// includes those.
 	Budget int
 }
 

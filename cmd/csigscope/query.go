@@ -210,9 +210,10 @@ window that at least one producer lacks. lost is the number of missing observati
 the kernel dropped, or that the sequence numbers of a mirror session show as missing, counts as one.
 In a window that is not listed nothing was observed.
 
-By cell, for one signal: the same, and covered_ratio, the share of all windows of the range (of 1 s, or of
---resolution), also of those in which nothing was stored, in which the cell was observed at all.
-Cells with the lowest share come first.`,
+By cell (--by cell), for one signal: the same without lost observations and gaps, and covered_ratio:
+the number of windows in which the cell was observed, divided by the number of all windows of the
+range, also those in which nothing was stored. They are of --resolution; by default of 1m if the
+range is whole minutes whose rows are stored, else of 1s. Cells with the lowest ratio come first.`,
 		Args: noArgs,
 	}
 	out.add(cmd, tabular.ListingFormats()...)
@@ -220,7 +221,7 @@ Cells with the lowest share come first.`,
 	cells.addGroups(cmd, "with --by cell: only from this source `GROUP`, which contains no others", "with --by cell: only to this destination `GROUP`, likewise")
 	times.add(cmd, "all data")
 	flags := cmd.Flags()
-	flags.DurationVar(&q.Step, "step", time.Second, "length of the answer's windows")
+	flags.DurationVar(&q.Step, "step", time.Second, "with --by window: length of the answer's windows")
 	flags.DurationVar(&q.Resolution, "resolution", 0, "length of the stored windows to read, default the coarsest that fits")
 	flags.StringVar(&by, "by", "window", "window or cell")
 	before(cmd, func([]string) error {
@@ -319,19 +320,21 @@ func newQueryForget() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forget [PRODUCER...]",
 		Short: "List live producers, or wait no longer for some of them",
-		Long: `Without a name, forget lists the producers that wrote in the last day, live taps and streams of
-exporters (host7/eth0/0: exporter, interface, ring), and those that are forgotten. last is the
-minute of the last rows, and empty for a producer without rows in the last day. A collector calls a
-window complete when it has rows of all producers that are listed and not forgotten, and of the
-taps and exporters in its configuration and its fabric file that are not listed.
+		Long: `Without a name, forget lists the producers that started or wrote in the last day, live taps and
+streams of exporters (host7/eth0/0: exporter, interface, ring), and those that are forgotten. last
+is the minute of the last rows, and empty if there are none in the last day. A collector calls a
+window complete when it has rows of all producers that are listed and not forgotten, and of those
+taps and exporters in its configuration and its fabric file that have no stream in the list.
 
-With names, forget makes all collectors stop expecting these producers, within a minute, until they
-write again, also those that the configuration or the fabric file names. But until the store has
-rows of such a producer in a minute that began after the command, a collector drops it again within
-a minute after it falls silent. If several hosts share a name, give the hexadecimal id from the list
-instead. Stored rows stay. A name that is not listed, such as host7/eth0 of the fabric file, wrote
-nothing in the last day. If it wrote before, give its full name all the same (host7/eth0/0). If it
-never did, remove it from the fabric file, the token file or the configuration.`,
+With names, forget makes all collectors stop expecting these producers within a minute, even if the
+configuration or the fabric file names them, until they write again. But until the store has rows of
+such a producer in a minute that began after the command, a collector drops it again within a minute
+after it falls silent. If several hosts share a name, give the hexadecimal id from the list instead.
+Stored rows stay.
+
+/api/v1/health may name a tap that has no stream in the list, such as host7/eth0 of the fabric file:
+it wrote nothing in the last day. If it wrote before, give its full name all the same
+(host7/eth0/0). If it never did, remove it from the fabric file, the token file or the configuration.`,
 		Example: `  csigscope query forget
   csigscope query forget host7/eth0/0 host7/eth1/0`,
 	}

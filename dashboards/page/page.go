@@ -1,8 +1,8 @@
 // Package page is the built-in web page, as static files in the binary: the verdict, both matrices,
 // locations and the fabric over time, details of a cell, and live windows.
 //
-// It knows how bundles and frames of package query are drawn. It must never ask a store: it draws the answers
-// of packages query and api, and loads nothing from other servers.
+// It knows how bundles and frames of package query are drawn. It must never ask a store: it draws the
+// answers of packages query and api, and loads nothing from other servers.
 package page
 
 import (

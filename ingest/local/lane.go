@@ -145,7 +145,7 @@ func (l *lane) snapshot(at time.Time, ended bool) RingStats {
 }
 
 // seqBase returns the number of a ring's first block: the rings of a tap are parts of one
-// producer. It begins at 1, since the protocol of exporters refuses 0.
+// producer. Numbers begin at 1, since the protocol of exporters refuses 0.
 func seqBase(ring int) uint64 { return uint64(ring)<<aggregate.PartShift | 1 }
 
 // RingOf returns the ring that wrote the block with this number.

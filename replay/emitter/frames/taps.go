@@ -264,8 +264,7 @@ type mirror struct {
 }
 
 const (
-	greLen       = 8 // with sequence number
-	erspan2Len   = 8
+	greLen       = 8      // with sequence number
 	erspan3Len   = 12 + 8 // with the platform subheader
 	mirrorPrefix = EthernetLen + ipv4Len + greLen
 )
