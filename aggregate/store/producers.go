@@ -26,7 +26,7 @@ const ExpectFor = 24 * time.Hour
 const MaxProducers = 1 << 12
 
 // ErrNoProducer is wrapped by the error of Forget for an unknown name.
-var ErrNoProducer = errors.New("no live producer has this name (to dismiss one that never wrote, remove it from the fabric file, the token file or the configuration)")
+var ErrNoProducer = errors.New("no live producer has this name (to dismiss one that never started, remove it from the fabric file, the token file or the configuration)")
 
 // Producers returns the live producers that wrote since a time, and the forgotten ones, the
 // latest first. A start of its tap counts as writing. It reads four columns of the rows of 1 min since
@@ -105,7 +105,7 @@ WHERE %[3]s(window_start) >= %[3]s(toDateTime64('%[4]s', 9, 'UTC')) AND window_s
 GROUP BY producer, incarnation, config_epoch`, s.database, at.table(), at.KeyStart, stamp(from), stamp(to))
 }
 
-// Forget tells collectors not to expect a producer until it writes again. The name is a
+// Forget tells collectors not to expect a producer until it starts or writes again. The name is a
 // Producer's, or its ID in hexadecimal. If producers of several hosts share a name, it forgets
 // and returns all of them.
 func (s *Store) Forget(ctx context.Context, name string) (list []Producer, err error) {

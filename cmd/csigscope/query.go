@@ -323,18 +323,20 @@ func newQueryForget() *cobra.Command {
 		Long: `Without a name, forget lists the producers that started or wrote in the last day, live taps and
 streams of exporters (host7/eth0/0: exporter, interface, ring), and those that are forgotten. last
 is the minute of the last rows, and empty if there are none in the last day. A collector calls a
-window complete when it has rows of all producers that are listed and not forgotten, and of those
-taps and exporters in its configuration and its fabric file that have no stream in the list.
+window complete when it has rows of its own taps, of all producers that are listed and not
+forgotten, and of those that have no stream in the list: taps of its fabric file, and exporters of
+its configuration that have not connected since it started.
 
 With names, forget makes all collectors stop expecting these producers within a minute, even if the
-configuration or the fabric file names them, until they write again. But until the store has rows of
-such a producer in a minute that began after the command, a collector drops it again within a minute
-after it falls silent. If several hosts share a name, give the hexadecimal id from the list instead.
-Stored rows stay.
+configuration or the fabric file names them, until they start or write again. If one goes on writing
+without a new start, a collector drops it again within a minute after it falls silent, until the
+store has rows of it in a minute that began after the command. If several hosts share a name, give
+the hexadecimal id from the list instead. Stored rows stay.
 
 /api/v1/health may name a tap that has no stream in the list, such as host7/eth0 of the fabric file:
 it wrote nothing in the last day. If it wrote before, give its full name all the same
-(host7/eth0/0). If it never did, remove it from the fabric file, the token file or the configuration.`,
+(host7/eth0/0). If it never started, remove it from the fabric file, the token file or the
+configuration.`,
 		Example: `  csigscope query forget
   csigscope query forget host7/eth0/0 host7/eth1/0`,
 	}

@@ -6449,8 +6449,8 @@ type HealthResponse struct {
 	// Blocks that were dropped because their producer or window had too many.
 	CrowdedBlocks uint64 `protobuf:"varint,17,opt,name=crowded_blocks,json=crowdedBlocks,proto3" json:"crowded_blocks,omitempty"`
 	// Expected producers that sent nothing recently, the first 100 by name: taps, EXPORTER/STREAM,
-	// and exporters that never connected. csigscope query forget dismisses those that once wrote;
-	// those that never wrote have to be removed from the fabric file or the configuration.
+	// and exporters that never connected. csigscope query forget dismisses those that once
+	// started; others have to be removed from the fabric file, the token file or the configuration.
 	MissingProducers []string `protobuf:"bytes,18,rep,name=missing_producers,json=missingProducers,proto3" json:"missing_producers,omitempty"`
 	// The rows of the store; not set if there is no store, it is empty, or it did not answer.
 	Stored *Stored `protobuf:"bytes,19,opt,name=stored,proto3" json:"stored,omitempty"`
