@@ -29,7 +29,7 @@ const MaxProducers = 1 << 12
 var ErrNoProducer = errors.New("no live producer has this name (to dismiss one that never started, remove it from the fabric file, the token file or the configuration)")
 
 // Producers returns the live producers that wrote since a time, and the forgotten ones, the
-// latest first. A start of its tap counts as writing. It reads four columns of the rows of 1 min since
+// latest first. A start of its tap counts as writing. It reads two columns of the rows of 1 min since
 // then, and of those of 1 s of the last minutes.
 func (s *Store) Producers(ctx context.Context, since time.Time) ([]Producer, error) {
 	query := fmt.Sprintf(`SELECT producer, name, seen, greatest(began, seen) AS last, forgotten >= last AS dismissed FROM
@@ -55,7 +55,7 @@ ORDER BY last DESC, producer LIMIT %[3]d`, s.database, stamp(since), MaxProducer
 func (s *Store) lastMinutes(since time.Time) string {
 	_, end := Everything()
 	return fmt.Sprintf("SELECT producer, max(toStartOfInterval(last, INTERVAL 1 MINUTE)) AS seen FROM (%s UNION ALL %s) GROUP BY producer",
-		s.lastWindows(minuteTable, since, end), s.lastWindows(secondTable, later(since, time.Now().Add(-unclosed)), end))
+		s.lastWindows(minuteTable, "producer", since, end), s.lastWindows(secondTable, "producer", later(since, time.Now().Add(-unclosed)), end))
 }
 
 // orZero maps the server's time for none to Go's.
@@ -92,17 +92,20 @@ func (s *Store) CountProducers(ctx context.Context, from, to time.Time) (c Produ
  WHERE (producer, incarnation, config_epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[1]s.superseded) GROUP BY producer) AS p
 LEFT JOIN (SELECT producer, max(at) AS forgotten FROM %[1]s.forgotten GROUP BY producer) AS f USING producer
 WHERE present OR seen >= '%[5]s' AND forgotten < seen AND producer IN (SELECT producer FROM %[1]s.runs WHERE mode = 'live')`,
-		s.database, stamp(from), s.lastWindows(minuteTable, since, to), s.lastWindows(secondTable, later(from, to.Add(-unclosed)), to), stamp(expected))
+		s.database, stamp(from), s.lastWindows(minuteTable, ofRuns, since, to), s.lastWindows(secondTable, ofRuns, later(from, to.Add(-unclosed)), to), stamp(expected))
 	err = s.query(ctx, s.reader, "count producers", query, func(rows driver.Rows) error { return rows.Scan(&c.Expected, &c.Present) })
 	return c, err
 }
 
-// lastWindows is the query for the last window of each run in a range.
-func (s *Store) lastWindows(g int, from, to time.Time) string {
+// ofRuns are the columns that tell runs apart.
+const ofRuns = "producer, incarnation, config_epoch"
+
+// lastWindows is the query for the last window in a range, for each value of some columns.
+func (s *Store) lastWindows(g int, columns string, from, to time.Time) string {
 	at := resolutionTableAt(g)
-	return fmt.Sprintf(`SELECT producer, incarnation, config_epoch, max(window_start) AS last FROM %s.%s
+	return fmt.Sprintf(`SELECT %[6]s, max(window_start) AS last FROM %[1]s.%[2]s
 WHERE %[3]s(window_start) >= %[3]s(toDateTime64('%[4]s', 9, 'UTC')) AND window_start >= '%[4]s' AND window_start < '%[5]s'
-GROUP BY producer, incarnation, config_epoch`, s.database, at.table(), at.KeyStart, stamp(from), stamp(to))
+GROUP BY %[6]s`, s.database, at.table(), at.KeyStart, stamp(from), stamp(to), columns)
 }
 
 // Forget tells collectors not to expect a producer until it starts or writes again. The name is a
