@@ -168,20 +168,28 @@ func (b *Block) Reset() {
 	b.Flows = b.Flows[:0]
 }
 
-// Grow makes room for rows and the buckets of their distributions, so that appending them copies
-// nothing.
+// Grow makes room in an empty block for rows and the buckets of their distributions, and for somewhat
+// more, so that blocks of growing windows seldom need new memory.
 func (b *Block) Grow(rows, buckets int) {
 	for _, column := range []*[]uint8{&b.Signal, &b.Kind, &b.Encoding, &b.Evidence} {
-		*column = slices.Grow(*column, rows)
+		*column = roomFor(*column, rows)
 	}
 	for _, column := range []*[]uint64{
 		&b.SrcGroup, &b.DstGroup, &b.Location, &b.Observations, &b.Samples, &b.Unjudged, &b.Bytes,
 		&b.Sum, &b.Min, &b.Max, &b.Untouched, &b.Trimmed, &b.Heavy, &b.HeavySum,
 	} {
-		*column = slices.Grow(*column, rows)
+		*column = roomFor(*column, rows)
 	}
-	b.DistEnd = slices.Grow(b.DistEnd, rows)
-	b.DistCode, b.DistCount = slices.Grow(b.DistCode, buckets), slices.Grow(b.DistCount, buckets)
+	b.DistEnd = roomFor(b.DistEnd, rows)
+	b.DistCode, b.DistCount = roomFor(b.DistCode, buckets), roomFor(b.DistCount, buckets)
+}
+
+// roomFor is slices.Grow for an empty slice, without a copy of what it had.
+func roomFor[T any](s []T, n int) []T {
+	if n <= cap(s) {
+		return s
+	}
+	return make([]T, 0, n+n/8)
 }
 
 // AppendSums adds the sums of a row; the caller adds its key and distribution.

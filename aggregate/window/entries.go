@@ -175,8 +175,19 @@ func extend[T any](s []T, n int) []T {
 	return s[:len(s)+n]
 }
 
-// reserve makes room for n elements in all.
-func reserve[T any](s []T, n int) []T { return slices.Grow(s, max(n-len(s), 0)) }
+// reserve makes room for somewhat more entries than another window has. Windows that follow each other
+// have nearly the same series, and growth step by step copies all entries.
+func (e *entries) reserve(o *entries) {
+	e.compact, e.wide = roomFor(e.compact, o.compact), roomFor(e.wide, o.wide)
+	e.dist.entries, e.dist.pages = roomFor(e.dist.entries, o.dist.entries), roomFor(e.dist.pages, o.dist.pages)
+}
+
+func roomFor[T any](s, other []T) []T {
+	if n := len(other); n > cap(s) {
+		return slices.Grow(s, n+n/8-len(s))
+	}
+	return s
+}
 
 // codeKey returns the key of an entry's code in entries.carried.
 func codeKey(entry, code uint32) uint32 { return entry<<5 | code }
@@ -254,7 +265,7 @@ func (e *entries) add(o *entries, t *seriesTable, renumbered []uint32) {
 		}
 		return id
 	}
-	e.compact, e.wide = reserve(e.compact, len(o.compact)), reserve(e.wide, len(o.wide))
+	e.reserve(o)
 	for from, id := range o.eachCompact {
 		e.merge(e.compactOf(number(id), t), o, from)
 	}

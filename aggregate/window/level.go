@@ -73,6 +73,9 @@ func (l *level) begin(start, due int64, delta bool) *window {
 	for at > 0 && l.open[at-1].start > start {
 		at--
 	}
+	if at > 0 && at == len(l.open) { // not late windows, which may be many and hold little
+		w.reserve(&l.open[at-1].entries)
+	}
 	l.open = slices.Insert(l.open, at, w)
 	return w
 }
