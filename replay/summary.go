@@ -154,16 +154,19 @@ func writeSignal(w io.Writer, sig csig.Signal, s table.Rows, names Names) {
 		return
 	}
 	var states [aggregate.NumStates]int
-	congested := 0
+	congested, still := 0, 0
 	for i := range cells {
 		states[cells[i].State]++
+		if cells[i].Sustained {
+			still++
+		}
 		if cells[i].WasCongested() {
 			congested++
 		}
 	}
 	unjudged := states[aggregate.NotJudged]
 	sort.SliceStable(cells, func(i, j int) bool { return cells[i].Heavy > cells[j].Heavy })
-	fmt.Fprintf(w, "\n%s: %d of %d cells were congested, %d are at the end\n", sig, congested, len(cells), states[aggregate.Congested])
+	fmt.Fprintf(w, "\n%s: %d of %d cells were congested, %d of them at the end\n", sig, congested, len(cells), still)
 	if unjudged > 0 {
 		fmt.Fprintf(w, "  %d cells are not judged: %s\n", unjudged, aggregate.HowToJudge(sig))
 	}

@@ -55,7 +55,7 @@ const (
 	VerdictHealthy                         // no cell was congested, and nothing was heavy
 	VerdictBrief                           // something was heavy or trimmed, and nothing was congested
 	VerdictWasCongested                    // something was congested, but is not at the end of the range
-	VerdictCongested                       // something is congested at the end of the range
+	VerdictCongested                       // something is congested at the end of the range, or at a time that nothing shows
 )
 
 var verdictKinds = [...]string{"no_data", "not_judged", "incomplete", "healthy", "brief", "was_congested", "congested"}
@@ -188,7 +188,7 @@ type verdictBuilder struct {
 	silent    int                     // of them, pairs whose observations are all earlier than the windows that decide
 	unjudged  map[csig.Signal]int     // number of cells that are not judged
 	trimmed   uint64
-	ongoing   map[pair]int64 // cells that are congested at the end of the range, since when, Unix ns
+	ongoing   map[pair]int64 // congested cells, since when, Unix ns; 0 if only the sums of the range show it
 }
 
 // pair is a cell, for any signal and kind.
@@ -222,7 +222,7 @@ func (b *verdictBuilder) count() {
 			if c.Observations > 0 {
 				observed[p] = true
 			}
-			if since, ok := b.ongoing[p]; c.State == aggregate.Congested && (!ok || c.Since < since) {
+			if since := b.ongoing[p]; c.State == aggregate.Congested && (since == 0 || c.Sustained && c.Since < since) {
 				b.ongoing[p] = c.Since
 			}
 			if c.State == aggregate.NotJudged {

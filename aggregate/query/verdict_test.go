@@ -124,6 +124,15 @@ func TestFabricVerdict(t *testing.T) {
 		l.from, l.to, l.congested, l.wasInRange = 3, 6, false, true
 		return l
 	}
+	sparse := func(g *query.VerdictInput) { // of the observations at leaf2:down1
+		for i := range g.Signals {
+			for k := range g.Signals[i].Recent.Windows {
+				if w := &g.Signals[i].Recent.Windows[k]; w.Location == fabric.PortLocationID("leaf2", "down1") {
+					w.Observations, w.Samples, w.Heavy = 5, 5, 2
+				}
+			}
+		}
+	}
 	for name, test := range map[string]struct {
 		loads  []load
 		change func(*query.VerdictInput)
@@ -136,6 +145,15 @@ func TestFabricVerdict(t *testing.T) {
 		}, query.VerdictIncomplete, []string{
 			"No observed cell was congested, but data is missing: 1 cell judged, 2 of 4 taps sent data.",
 			"note: 2 of 4 taps are silent: tap3, tap4; cells that they see may be missing or look better than they are.",
+		}},
+		"too few observations in each window": {[]load{hot(1, 2, "leaf2:down1", 10)}, sparse, query.VerdictCongested, []string{
+			"Congested over the range as a whole: 1 place, with too few observations in each window to say when; 1 of 1 cells were congested.",
+			"leaf2:down1, h2-1: 100 % of heavy observations, 09:00:02 to 09:00:10 UTC, 1 cell",
+		}},
+		"too few at one place": {[]load{hot(1, 2, "leaf2:down1", 10), over(hot(3, 4, "leaf4:down1", 10))}, sparse, query.VerdictWasCongested, []string{
+			"Nothing is known to be congested at 2026-01-20 09:00:10 UTC; before that 2 places and 2 of 2 cells were.",
+			"leaf2:down1, h2-1: 73 % of heavy observations, 09:00:02 to 09:00:10 UTC, 1 cell",
+			"leaf4:down1, h4-1: 27 % of heavy observations, 09:00:03 to 09:00:06 UTC, 1 cell",
 		}},
 		"a pair that stopped": {[]load{clear, {src: 1, dst: 3, port: "leaf1:up1", to: 10}}, func(g *query.VerdictInput) {
 			for i := range g.Signals {

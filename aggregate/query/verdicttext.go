@@ -144,11 +144,13 @@ func count(n int, what string) string {
 
 // headline is the verdict in a sentence or two. Silence is never health.
 func (b *verdictBuilder) headline() (VerdictKind, string) {
-	out, now, was := b.out, 0, 0
+	out, now, was, untimed := b.out, 0, 0, 0
 	for i := range out.Statements {
 		switch s := &out.Statements[i]; {
-		case s.State == aggregate.Congested:
+		case s.Since > 0:
 			now++
+		case s.State == aggregate.Congested:
+			untimed++
 		case s.Onset:
 			was++
 		}
@@ -161,12 +163,22 @@ func (b *verdictBuilder) headline() (VerdictKind, string) {
 	switch {
 	case out.Cells == 0 || out.Observations == 0:
 		return VerdictNoData, b.nothing()
-	case now == 0 && len(b.ongoing) > 0:
-		return VerdictCongested, fmt.Sprintf("Cells are congested at %s, but no single place is; %s were congested.", b.end(), cells)
 	case now > 0:
-		return VerdictCongested, fmt.Sprintf("Congested at %s: %s%s; %s were congested.", b.end(), count(now, "place"), more(was, "before"), cells)
+		return VerdictCongested, fmt.Sprintf("Congested at %s: %s%s; %s were congested.", b.end(), count(now, "place"), more(was+untimed, "before"), cells)
+	case b.anyOngoing():
+		return VerdictCongested, fmt.Sprintf("Cells are congested at %s, but no single place is; %s were congested.", b.end(), cells)
+	case len(b.ongoing) > 0 && was == 0:
+		what := count(len(b.ongoing), "cell")
+		if untimed > 0 {
+			what = count(untimed, "place")
+		}
+		return VerdictCongested, fmt.Sprintf("Congested over the range as a whole: %s, with too few observations in each window to say when; %s were congested.", what, cells)
 	case was > 0 || out.CongestedCells > 0:
-		return VerdictWasCongested, fmt.Sprintf("Nothing is congested at %s; before that %s and %s were.", b.end(), count(was, "place"), cells)
+		is := "is"
+		if len(b.ongoing) > 0 {
+			is = "is known to be"
+		}
+		return VerdictWasCongested, fmt.Sprintf("Nothing %s congested at %s; before that %s and %s were.", is, b.end(), count(was+untimed, "place"), cells)
 	case out.JudgedCells == 0:
 		return VerdictNotJudged, "Nothing could be judged: " + b.whyNotJudged() + "."
 	case b.incomplete():
@@ -175,6 +187,16 @@ func (b *verdictBuilder) headline() (VerdictKind, string) {
 		return VerdictBrief, fmt.Sprintf("No cell was congested; %s of the observations were heavy: %s.", Percent(ZeroNaN(float64(out.Heavy)/float64(out.Observations))), judged)
 	}
 	return VerdictHealthy, fmt.Sprintf("No cell was congested: %s.", judged)
+}
+
+// anyOngoing reports whether a cell is congested at the end of the range.
+func (b *verdictBuilder) anyOngoing() bool {
+	for _, since := range b.ongoing {
+		if since > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func more(n int, what string) string {

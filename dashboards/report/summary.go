@@ -99,7 +99,7 @@ func (r *Report) Lead() string {
 
 // Rule says when a cell is congested.
 func (r *Report) Rule() string {
-	return fmt.Sprintf("A cell is congested from a second in which at least %.6g %% of its observations are heavy until one below %.6g %%.",
+	return fmt.Sprintf("A cell is congested from a second in which at least %.6g %% of its observations are heavy until one below %.6g %%. A cell with fewer than 10 samples in each second is judged over the whole range.",
 		100*r.OnsetRatio, 100*r.ClearRatio)
 }
 
