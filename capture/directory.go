@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -22,38 +23,42 @@ var ErrNoCaptures = errors.New("holds no pcap or pcapng file")
 // content of a capture, plain or compressed, in the order of their first packets' times, as
 // rotation leaves them: the names that capture tools give do not always sort that way. Captures
 // without a time come last, and equal times sort by name. Folders, files that are not regular,
-// names that start with a dot, and files that are no captures, such as empty ones, are left out.
-// Damaged captures are listed; reading them reports the damage.
+// names that start with a dot, and files that are no captures, such as empty ones, are left out;
+// damaged has the errors (*FormatError) of those that are not empty and have the name of a capture.
+// Captures with damage behind their first bytes are listed; reading them reports it.
 //
 // Any other path, including "-" for standard input, stands for itself and is not opened.
-func Files(path string) ([]string, error) {
+func Files(path string) (files []string, damaged []error, err error) {
 	if path == "-" {
-		return []string{path}, nil
+		return []string{path}, nil, nil
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("list captures: %w", err)
+		return nil, nil, fmt.Errorf("list captures: %w", err)
 	}
 	if !info.IsDir() {
-		return []string{path}, nil
+		return []string{path}, nil, nil
 	}
 	paths, err := regularFiles(path)
 	if err != nil {
-		return nil, fmt.Errorf("list captures of %q: %w", path, err)
+		return nil, nil, fmt.Errorf("list captures of %q: %w", path, err)
 	}
-	starts, err := startsOf(paths)
+	starts, damaged, err := startsOf(paths)
 	if err != nil {
-		return nil, fmt.Errorf("list captures of %q: %w", path, err)
+		return nil, nil, fmt.Errorf("list captures of %q: %w", path, err)
 	}
 	if len(starts) == 0 {
-		return nil, fmt.Errorf("list captures of %q: %w", path, ErrNoCaptures)
+		return nil, nil, errors.Join(fmt.Errorf("list captures of %q: %w", path, ErrNoCaptures), errors.Join(damaged...))
 	}
-	sorted := make([]string, len(starts))
+	files = make([]string, len(starts))
 	for i, s := range starts {
-		sorted[i] = s.path
+		files[i] = s.path
 	}
-	return sorted, nil
+	return files, damaged, nil
 }
+
+// namedCapture matches the names that capture tools give, also those of rotated and compressed files.
+var namedCapture = regexp.MustCompile(`\.(pcap|pcapng|cap)\d*(\.gz|\.zst)?$`)
 
 // regularFiles lists a directory in steps, so that a huge one is refused before it fills the
 // memory.
@@ -97,8 +102,8 @@ type start struct {
 }
 
 // startsOf examines each file, drops those that are no captures, and sorts by time, then name.
-func startsOf(paths []string) ([]start, error) {
-	starts := make([]start, 0, len(paths))
+func startsOf(paths []string) (starts []start, damaged []error, err error) {
+	starts = make([]start, 0, len(paths))
 	var b Batch
 	for i, path := range paths {
 		time, err := firstTime(path, &b)
@@ -107,11 +112,13 @@ func startsOf(paths []string) ([]start, error) {
 		case err == nil:
 			starts = append(starts, start{path: path, index: i, time: time})
 		case !errors.As(err, &format):
-			return nil, err
+			return nil, nil, err
+		case len(format.First) > 0 && namedCapture.MatchString(path):
+			damaged = append(damaged, err)
 		}
 	}
 	sortStarts(starts)
-	return starts, nil
+	return starts, damaged, nil
 }
 
 func sortStarts(starts []start) {

@@ -45,7 +45,7 @@ func TestFilesOfDirectory(t *testing.T) {
 		"tap.pcap": at(30, 31), "tap.pcap1": at(10, 11), "tap.pcap2": zipped(t, at(20, 50)), "tap.pcap10": zstded(t, at(40)),
 		"b.pcapng": second, "a.pcapng": untimed, "same-b": at(30), "same-a": at(30),
 		"cut": at(15)[:42], "header": at(), "half-a-header": at()[:20], "broken.gz": broken[:12],
-		"truth.ndjson": []byte(`{"window":1}`), "README": nil, ".hidden": at(1), "log.gz": zipped(t, []byte("a line of a log\n")),
+		"truth.ndjson": []byte(`{"window":1}`), "README": nil, "new.pcap": nil, "bad.pcap3.gz": []byte("no capture"), ".hidden": at(1), "log.gz": zipped(t, []byte("a line of a log\n")),
 	})
 	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o700); err != nil {
 		t.Fatal(err)
@@ -56,9 +56,12 @@ func TestFilesOfDirectory(t *testing.T) {
 	if err := os.Symlink("nowhere", filepath.Join(dir, "dangling")); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Files(dir)
+	got, damaged, err := Files(dir)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if err := errors.Join(damaged...); len(damaged) != 1 || !strings.Contains(err.Error(), "bad.pcap3.gz") {
+		t.Errorf("damaged: %v", err)
 	}
 	for i := range got {
 		if filepath.Dir(got[i]) != dir {
@@ -78,14 +81,14 @@ func TestFilesOfDirectory(t *testing.T) {
 func TestFilesOfOther(t *testing.T) {
 	file := writeFile(t, "notes.txt", []byte("no capture"))
 	for _, path := range []string{"-", file} {
-		if got, err := Files(path); err != nil || !slices.Equal(got, []string{path}) {
+		if got, _, err := Files(path); err != nil || !slices.Equal(got, []string{path}) {
 			t.Errorf("Files(%q): %v, %v", path, got, err)
 		}
 	}
-	if _, err := Files(filepath.Dir(file)); !errors.Is(err, ErrNoCaptures) {
+	if _, _, err := Files(filepath.Dir(file)); !errors.Is(err, ErrNoCaptures) {
 		t.Errorf("directory without captures: %v", err)
 	}
-	if _, err := Files(file + "x"); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := Files(file + "x"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing: %v", err)
 	}
 }
@@ -97,7 +100,7 @@ func TestMergeFiles(t *testing.T) {
 		"a0": at(1, 4), "a1": at(6, 9), "a2": at(12, 15),
 		"b0": zipped(t, at(2, 7)), "b1": zstded(t, at(7, 13)), "late": at(20)[:42], "none": at(),
 	})
-	paths, err := Files(dir)
+	paths, _, err := Files(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +162,7 @@ func opened(m *Merger, paths []string) string {
 
 func TestMergeFilesClose(t *testing.T) {
 	dir := folder(t, map[string][]byte{"a": at(1, 2, 3), "b": at(2, 3), "c": at(9)})
-	paths, err := Files(dir)
+	paths, _, err := Files(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +246,7 @@ func TestMergeFilesRemoved(t *testing.T) {
 // late for the files that had to wait.
 func TestMergeFilesMaxOpen(t *testing.T) {
 	dir := folder(t, map[string][]byte{"a": at(1, 9), "b": at(2, 4), "c": at(3, 5), "d": at(6)})
-	paths, err := Files(dir)
+	paths, _, err := Files(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -135,10 +135,8 @@ func (l *Lister) list(ctx context.Context, paths []string) error {
 	var failures []error
 	named := false
 	for _, path := range paths {
-		found, err := capture.Files(path)
-		if err != nil {
-			failures = append(failures, err)
-		}
+		found, damaged, err := capture.Files(path)
+		failures = append(append(failures, err), damaged...)
 		files = append(files, found...)
 		named = named || isFolder(path)
 	}

@@ -24,7 +24,7 @@ type pass struct {
 
 	bytes   int64 // in captures that have ended
 	damaged Damage
-	ends    []error // of captures that are cut or damaged
+	ends    []error // of captures that are cut, damaged or unreadable
 }
 
 // packets is a part of a capture, valid until the next part.
@@ -38,10 +38,11 @@ type packets struct {
 // of f or ctx, or of a capture that cannot be opened. Errors at the end of captures that were read
 // in part are in ends.
 func (p *pass) read(ctx context.Context, path string, f func(*packets) error) error {
-	files, err := capture.Files(path)
+	files, damaged, err := capture.Files(path)
 	if err != nil {
 		return err
 	}
+	p.ends = append(p.ends, damaged...)
 	for _, file := range files {
 		if err := p.file(ctx, file, f); err != nil {
 			return err

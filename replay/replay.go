@@ -102,10 +102,11 @@ func New(cfg Config) (*Replay, error) {
 		return r, nil
 	}
 	seen := make(map[uint64]string)
-	files, err := expand(cfg.Files)
+	files, damaged, err := expand(cfg.Files)
 	if err != nil {
 		return nil, err
 	}
+	r.result.Cuts = damaged
 	for _, path := range files {
 		s, err := openSource(path, &r.cfg)
 		if err != nil {
@@ -122,17 +123,16 @@ func New(cfg Config) (*Replay, error) {
 	return r, nil
 }
 
-// expand replaces folders by the captures in them.
-func expand(paths []string) ([]string, error) {
-	var files []string
+// expand replaces folders by the captures in them, as capture.Files does.
+func expand(paths []string) (files []string, damaged []error, err error) {
 	for _, path := range paths {
-		found, err := capture.Files(path)
+		found, bad, err := capture.Files(path)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		files = append(files, found...)
+		files, damaged = append(files, found...), append(damaged, bad...)
 	}
-	return files, nil
+	return files, damaged, nil
 }
 
 // Sources returns the identities of the files, in the given order.

@@ -175,7 +175,7 @@ func (f *outputFile) captures(args []string) []string {
 			list = append(list, file)
 		}
 		if info, err := os.Stat(arg); err == nil && info.IsDir() {
-			found, _ := capture.Files(arg) // the reader of the folder reports errors
+			found, _, _ := capture.Files(arg) // the reader of the folder reports errors
 			list = append(list, found...)
 		}
 	}
