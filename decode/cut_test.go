@@ -80,7 +80,7 @@ func contradicts(a, b *decode.Observation) string {
 	switch {
 	case a.Kind != b.Kind || a.Tag != b.Tag:
 		return "another tag"
-	case a.Flags&^b.Flags != 0:
+	case a.Flags&^decode.Cut&^b.Flags != 0:
 		return "more flags"
 	case a.Flags&decode.HasAddrs != 0 && (a.Src != b.Src || a.Dst != b.Dst):
 		return "other addresses"
@@ -119,8 +119,8 @@ func TestCutReasons(t *testing.T) {
 			{14, decode.CutVLAN, 0, 0},
 			{16, decode.CutEthernet, 0, 0},
 			{18, decode.CutTag, 0, 0},
-			{20, decode.CutEthernet, 1, 0},
-			{22, decode.CutIP, 1, 0},
+			{20, decode.CutEthernet, 1, decode.Cut},
+			{22, decode.CutIP, 1, decode.Cut},
 			{42, decode.CutTransport, 1, proto},
 			{62, decode.CutTransport, 1, ports},
 			{68, decode.CutTransport, 2, ports},
@@ -133,8 +133,8 @@ func TestCutReasons(t *testing.T) {
 			{30, decode.CutVLAN, 0, 0},
 		}},
 		{"ipv6_extensions", []span{
-			{16, decode.CutEthernet, 1, 0},
-			{18, decode.CutIP, 1, 0},
+			{16, decode.CutEthernet, 1, decode.Cut},
+			{18, decode.CutIP, 1, decode.Cut},
 			{58, decode.CutIP, 1, addrs},
 			{114, decode.CutTransport, 1, proto},
 			{134, decode.OK, 1, ports},

@@ -209,6 +209,13 @@ func (d *Decoder) finish(r *Result) {
 	if d.inner && !d.nest.mirror {
 		r.forgetCut()
 	}
+	if r.Reason.Cut() {
+		for i := range r.Obs[:r.N] {
+			if o := &r.Obs[i]; o.Flags&HasAddrs == 0 {
+				o.Flags |= Cut
+			}
+		}
+	}
 	d.counters.Frames++
 	d.counters.Reasons[r.Reason]++
 }

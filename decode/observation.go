@@ -30,7 +30,7 @@ type Flags uint8
 // are values. IPv6 says that the addresses come from an IPv6 header, where ::ffff:10.0.0.1 is not
 // 10.0.0.1. NoTime says that the capture has no time for the packet. An Orphan is a tag in a place
 // where no tag belongs, or a reflection in an ERSPAN or TZSP session that the tap does not unwrap:
-// it is reported and never aggregated.
+// it is reported and never aggregated. Cut says that the capture ends before the addresses.
 const (
 	HasAddrs Flags = 1 << iota
 	HasPorts
@@ -39,6 +39,7 @@ const (
 	HasProto
 	IPv6
 	NoTime
+	Cut
 )
 
 // Observation is one tag or one reflection of one frame. It is plain data: it

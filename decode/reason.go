@@ -42,6 +42,9 @@ func (r Reason) String() string {
 	return "unknown"
 }
 
+// Cut reports whether the capture of a frame ended too early.
+func (r Reason) Cut() bool { return r >= CutEthernet && r <= CutTunnel }
+
 // Counters are the counts of a Decoder. The reasons add up to Frames.
 type Counters struct {
 	Frames  uint64

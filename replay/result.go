@@ -154,14 +154,27 @@ func (f Findings) write(w io.Writer) {
 	fmt.Fprintf(w, "findings\t%d\t= %d errors + %d warnings + %d infos; report looks for more kinds\n", len(f), n[finding.Error], n[finding.Warning], n[finding.Info])
 }
 
-// NoteNoTags writes a hint if packets were decoded and none had a tag, since a tag with an unknown
-// TPID looks like any other protocol. cut is the number of packets whose capture ends within a tag.
-func NoteNoTags(w io.Writer, packets, tags, reflections, cut uint64, d *csig.Domain) {
+// NoteMissing writes hints about why a capture may have fewer observations than it should: no packets, no
+// tags, since a tag with an unknown TPID looks like any other protocol, or packets of which too few bytes
+// were captured. frames are the decoded ones of the packets, by reason.
+func NoteMissing(w io.Writer, packets uint64, frames *[decode.NumReasons]uint64, tags, reflections uint64, d *csig.Domain) {
+	decoded, cut := uint64(0), uint64(0)
+	for reason, n := range frames {
+		decoded += n
+		if decode.Reason(reason).Cut() {
+			cut += n
+		}
+	}
+	const aFew = 100 // one cut packet in this many needs no note
 	switch {
-	case packets == 0 || tags > 0:
+	case packets == 0:
+		fmt.Fprintln(w, "note: there are no packets.")
 		return
-	case cut > 0:
-		fmt.Fprintf(w, "note: %d packets end within a CSIG tag, and no tag is whole: capture more bytes of each packet.\n", cut)
+	case cut > decoded/aFew:
+		fmt.Fprintf(w, "note: the capture ends within the headers of %d of %d packets, so tags, addresses, ports or reflections\n"+
+			"are missing: capture at least 128 bytes of each packet (tcpdump -s 128).\n", cut, decoded)
+		return
+	case tags > 0 || decoded == 0:
 		return
 	case reflections > 0:
 		fmt.Fprint(w, "note: the packets have reflections, but none has a CSIG tag.")
@@ -173,8 +186,8 @@ func NoteNoTags(w io.Writer, packets, tags, reflections, cut uint64, d *csig.Dom
 		"sender before they are added, and behind a switch or a network card that strips them.\n", d.TPIDNames())
 }
 
-// NoteNoTags writes a hint if no packet of a replay had a tag.
-func (r *Result) NoteNoTags(w io.Writer, d *csig.Domain) {
+// NoteMissing writes the hints of NoteMissing for a replay.
+func (r *Result) NoteMissing(w io.Writer, d *csig.Domain) {
 	kinds := r.Found.Kinds()
-	NoteNoTags(w, r.Packets-r.SkippedLink.Total(), kinds[0], kinds[1], r.Frames[decode.CutTag], d)
+	NoteMissing(w, r.Packets, &r.Frames, kinds[0], kinds[1], d)
 }

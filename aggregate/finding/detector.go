@@ -170,7 +170,9 @@ func (d *Detector) Observe(tap *Tap, o *decode.Observation) {
 			d.orphan(tap, o)
 			return
 		}
-		layout.alien.seen(tap.File, o)
+		if o.Flags&decode.Cut == 0 {
+			layout.alien.seen(tap.File, o)
+		}
 		return
 	}
 	s := seen{tap: tap, o: o, layout: layout}

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/csigscope/csigscope/aggregate/window"
-	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/replay"
 )
 
@@ -118,7 +117,7 @@ func list(cmd *cobra.Command, c replay.ListConfig, files []string) error {
 	if err == nil || counts.Packets > 0 { // otherwise no capture could be opened
 		counts.WriteText(cmd.ErrOrStderr())
 	}
-	replay.NoteNoTags(cmd.ErrOrStderr(), counts.Packets-counts.SkippedLink.Total(), counts.Decoded.Tags, counts.Decoded.Reflections, counts.Decoded.Reasons[decode.CutTag], c.Decode.Domain)
+	replay.NoteMissing(cmd.ErrOrStderr(), counts.Packets, &counts.Decoded.Reasons, counts.Decoded.Tags, counts.Decoded.Reflections, c.Decode.Domain)
 	if c.Follow && errors.Is(err, context.Canceled) {
 		return nil // an interrupt ends following
 	}

@@ -278,7 +278,7 @@ func (r *replayRun) run(cmd *cobra.Command, db *openedStore, out *output) error 
 		_, err := fmt.Fprintln(w, "\nlist the findings: csigscope query findings")
 		return err
 	})
-	result.NoteNoTags(cmd.ErrOrStderr(), r.network.Domain)
+	result.NoteMissing(cmd.ErrOrStderr(), r.network.Domain)
 	return errors.Join(append([]error{err}, result.Cuts...)...)
 }
 

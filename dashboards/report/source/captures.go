@@ -87,7 +87,7 @@ func (c *Captures) Report(ctx context.Context) (doc *report.Report, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, n.leave()) }()
-	n.result.NoteNoTags(c.Notes, c.Domain)
+	n.result.NoteMissing(c.Notes, c.Domain)
 	e, err := c.examine(ctx)
 	if err != nil {
 		return nil, err
