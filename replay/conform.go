@@ -110,17 +110,20 @@ func (c *Conformance) WriteText(w io.Writer) error {
 	case n.Judged == 0:
 		fmt.Fprintln(w, "\nnothing is judged")
 		return nil
-	default:
+	case n.BeforeTagged > 0:
 		fmt.Fprintln(w, "\nno rule is broken")
 	}
-	if names := c.Unjudged(); len(names) > 0 {
-		fmt.Fprintf(w, "\n%d of %d rules are not judged, since they need the device's counters (--metrics): %s\n", len(names), conform.NumRules, strings.Join(names, ", "))
+	if names, why := c.Unjudged(); len(names) > 0 {
+		fmt.Fprintf(w, "\n%d of %d rules are not judged, since %s: %s\n", len(names), conform.NumRules, why, strings.Join(names, ", "))
 	}
 	return nil
 }
 
-// errOneSide means that there is nothing to match.
-var errOneSide = errors.New("one side has no Ethernet packets: expected some both before and after the device")
+// NoteNoTags writes a hint for captures without tagged packets before the device.
+func (c *Conformance) NoteNoTags(w io.Writer, d *csig.Domain) {
+	fmt.Fprint(w, "note: no packet before the device has a CSIG tag.")
+	noteTPIDs(w, d)
+}
 
 // minPrefix is the minimum number of bytes that distinguish the packets of a flow, such as a TCP
 // header.
@@ -251,6 +254,10 @@ func (c *conformance) scan(ctx context.Context, p *pass) (parts int, err error) 
 		return 0, err
 	}
 	before := s.Packets()
+	if before == 0 {
+		return 0, noPackets(c.cfg.Before, c.out.SkippedLink.Total())
+	}
+	skipped := c.out.SkippedLink.Total()
 	err = c.read(ctx, p, c.after(), func(from port, p *conform.Packet) error {
 		if _, known := c.ports[from]; !known {
 			if len(c.ports) == conform.MaxPorts {
@@ -265,8 +272,8 @@ func (c *conformance) scan(ctx context.Context, p *pass) (parts int, err error) 
 	if err != nil {
 		return 0, err
 	}
-	if before == 0 || s.Packets() == before {
-		return 0, fmt.Errorf("judge captures: %w", errOneSide)
+	if s.Packets() == before {
+		return 0, noPackets(c.after(), c.out.SkippedLink.Total()-skipped)
 	}
 	if c.out.Cut, c.out.Prefix = s.Cut(); c.out.Cut > 0 && c.out.Prefix < minPrefix {
 		return 0, fmt.Errorf("judge captures: packets are cut %d bytes behind the IP header: expected at least %d, capture with a longer snap length", c.out.Prefix, minPrefix)
@@ -279,6 +286,20 @@ func (c *conformance) scan(ctx context.Context, p *pass) (parts int, err error) 
 		c.cfg.Judge.Expect += before / parts / 8
 	}
 	return parts, nil
+}
+
+// noPackets returns the error for captures, all those on one side of the device, without an Ethernet
+// packet. skipped is the number of their packets of other link types.
+func noPackets(paths []string, skipped uint64) error {
+	names := make([]string, len(paths))
+	for i, path := range paths {
+		names[i] = filepath.Base(path)
+	}
+	at := strings.Join(names, ", ")
+	if skipped > 0 {
+		return fmt.Errorf("judge captures: %s: expected Ethernet packets, got %d packets of other link types", at, skipped)
+	}
+	return fmt.Errorf("judge captures: %s: expected packets, got none", at)
 }
 
 func (c *conformance) after() (paths []string) {

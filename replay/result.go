@@ -181,6 +181,11 @@ func NoteMissing(w io.Writer, packets uint64, frames *[decode.NumReasons]uint64,
 	default:
 		fmt.Fprint(w, "note: none of the packets has a CSIG tag or reflection.")
 	}
+	noteTPIDs(w, d)
+}
+
+// noteTPIDs ends a hint about missing tags.
+func noteTPIDs(w io.Writer, d *csig.Domain) {
 	fmt.Fprintf(w, " Tags are known by their TPID, here %s: others go\n"+
 		"into csig: tpids of a file for --config (csigscope config dump prints one). A capture has no tags at a\n"+
 		"sender before they are added, and behind a switch or a network card that strips them.\n", d.TPIDNames())

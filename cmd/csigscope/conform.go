@@ -59,7 +59,8 @@ With --metrics, a CSV of the device's own counters with the header
 nanoseconds. A value such as "12.5Gbps", "20%" or "18us" holds from its time until the next one of
 the same port and signal; it is empty if the device had none. A port has the name of its capture file unless PORT= names it.
 
-The command exits with 3 if a rule was broken, and with 1 if nothing could be compared.`,
+The command exits with 3 if a rule was broken, and with 1 if nothing could be compared
+or no packet before the device has a tag.`,
 		Example: `  csigscope conform before.pcapng after.pcapng
   csigscope conform in.pcap leaf3:up1=up1.pcap leaf3:up2=up2.pcap --fabric fabric.yaml
   csigscope conform in.pcap out.pcap --role ingress
@@ -133,7 +134,7 @@ func (f *conformFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	switch broken := c.Broken(); broken {
 	case 0:
-		return f.judged(c)
+		return f.judged(cmd, c, n.Domain)
 	case 1:
 		return findingsError{fmt.Errorf("%s breaks 1 rule", f.device)}
 	default:
@@ -141,10 +142,14 @@ func (f *conformFlags) run(cmd *cobra.Command, args []string) error {
 	}
 }
 
-// judged returns an error if nothing was compared, which must not look like a passed test.
-func (f *conformFlags) judged(c *replay.Conformance) error {
+// judged returns an error if nothing was compared, or no tag, which must not look like a passed test.
+func (f *conformFlags) judged(cmd *cobra.Command, c *replay.Conformance, d *csig.Domain) error {
 	if c.Counts.Judged == 0 {
 		return errors.New("no packet was found on both sides, so nothing is judged: capture both sides at the same time; if the device changes addresses or tunnels, use --match payload")
+	}
+	if c.Counts.BeforeTagged == 0 {
+		c.NoteNoTags(cmd.ErrOrStderr(), d)
+		return errors.New("no packet before the device has a tag, so only the rules inserted and malformed are judged")
 	}
 	if f.metrics == "" || c.WithMetrics {
 		return nil

@@ -164,6 +164,10 @@ func TestConformForPeople(t *testing.T) {
 		t.Errorf("%s: %v", text, err)
 	}
 	empty := writeFile(t, filepath.Join(t.TempDir(), "empty.csv"), "")
+	header := "\xd4\xc3\xb2\xa1\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00"
+	none := writeFile(t, filepath.Join(t.TempDir(), "none.pcap"), header+"\x01\x00\x00\x00")
+	wireless := writeFile(t, filepath.Join(t.TempDir(), "wireless.pcap"), header+"\x7f\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x04\x00\x00\x00abcd")
+	tpid := writeFile(t, filepath.Join(t.TempDir(), "tpid.yaml"), "csig: {tpids: [{tpid: 0x9999, format: wide, profile: uec050}]}\n")
 	for _, test := range []struct {
 		args []string
 		code int
@@ -179,6 +183,11 @@ func TestConformForPeople(t *testing.T) {
 		{[]string{in, up1, "-o", "csv"}, exitUsage, "expected table or json"},
 		{[]string{in, "up9=" + in + "x"}, exitFailed, "in.pcapngx"},
 		{[]string{filepath.Join(e.dir, "up2.pcapng"), up1}, exitFailed, "nothing is judged"},
+		{[]string{in, up1, "--config", tpid}, exitFailed, "only the rules inserted and malformed are judged"},
+		{[]string{in, up1, "--config", tpid}, exitFailed, "TPID, here 0x9999: "},
+		{[]string{in, none}, exitFailed, "none.pcap: expected packets, got none"},
+		{[]string{none, up1}, exitFailed, "none.pcap: expected packets, got none"},
+		{[]string{in, wireless}, exitFailed, "wireless.pcap: expected Ethernet packets, got 1 packets of other link types"},
 		{[]string{in, "leaf9=" + up1, "--fabric", e.fabric()}, exitFound, "warning: leaf9: no port or device"},
 	} {
 		r := runBinary(t, os.Environ(), append([]string{"conform"}, test.args...)...)

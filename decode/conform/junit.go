@@ -32,8 +32,7 @@ type junitResult struct {
 }
 
 // WriteJUnit writes the report as a JUnit file with one test case for each rule, for laboratories
-// that test switches. Without local metrics it skips the rules that need them; without a pair of
-// packets it skips all.
+// that test switches. It skips the rules that are not judged (see Unjudged).
 func (r *Report) WriteJUnit(w io.Writer, device string) error {
 	found := make(map[string]*Finding, len(r.Findings))
 	for i := range r.Findings {
@@ -43,17 +42,11 @@ func (r *Report) WriteJUnit(w io.Writer, device string) error {
 	for rule := range Rule(NumRules) {
 		about := rule.Info()
 		c := junitCase{Class: "csig." + device, Name: about.Name + ": " + about.Demand}
-		f := found[about.Name]
-		switch {
-		case f != nil && f.Severity != Note:
+		if f := found[about.Name]; f != nil && f.Severity != Note {
 			c.Failure = &junitResult{Message: fmt.Sprintf("%d packets (%s)", f.Count, about.Source), Text: examplesText(f) + "other cause: " + about.Otherwise}
 			suite.Failures++
-		case r.Counts.Judged == 0:
-			c.Skipped = &junitResult{Message: "no packet was found on both sides"}
-		case !r.WithMetrics && rule.needsMetrics():
-			c.Skipped = &junitResult{Message: "needs local metrics (--metrics)"}
-		}
-		if c.Skipped != nil {
+		} else if why := r.notJudged(rule); why != "" {
+			c.Skipped = &junitResult{Message: why}
 			suite.Skipped++
 		}
 		suite.Cases = append(suite.Cases, c)

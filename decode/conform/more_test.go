@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -179,6 +180,24 @@ func TestBrokenTPID(t *testing.T) {
 		if broken(r) != "malformed" || r.Findings[len(r.Findings)-1].Count != spoiled {
 			t.Errorf("%s: breaks %q, want %d malformed: %+v", layout, broken(r), spoiled, r)
 		}
+	}
+}
+
+// Without a tag before the device, most rules are not judged. A tag that the device adds still breaks one.
+func TestUntagged(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, uecWide, 5)
+	l.untag = 1
+	before := l.send(300)
+	after := l.forward(before)
+	r := l.judge(before, after)
+	names, why := r.Unjudged()
+	if broken(r) != "" || r.Counts.Judged == 0 || len(names) != NumRules-2 || slices.Contains(names, "inserted") || slices.Contains(names, "malformed") || why != "no packet before the device has a tag" {
+		t.Errorf("breaks %q, not judged, since %s: %s", broken(r), why, names)
+	}
+	after[0].tagged, after[0].tag = true, l.tag()
+	if r := l.judge(before, after); broken(r) != "inserted" {
+		t.Errorf("breaks %q, want inserted", broken(r))
 	}
 }
 

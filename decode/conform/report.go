@@ -56,15 +56,27 @@ func (r *Report) Broken() (n int) {
 	return n
 }
 
-// Unjudged lists the rules that nothing was compared with, since the report is without local
-// metrics.
-func (r *Report) Unjudged() (names []string) {
+// Unjudged lists the rules that nothing was compared with, and the reason, which all of them share.
+func (r *Report) Unjudged() (names []string, why string) {
 	for rule := range Rule(NumRules) {
-		if !r.WithMetrics && rule.needsMetrics() {
-			names = append(names, rule.Info().Name)
+		if reason := r.notJudged(rule); reason != "" {
+			names, why = append(names, rule.Info().Name), reason
 		}
 	}
-	return names
+	return names, why
+}
+
+// notJudged returns the reason why a rule is not judged, empty if it is.
+func (r *Report) notJudged(rule Rule) string {
+	switch {
+	case r.Counts.Judged == 0:
+		return "no packet was found on both sides"
+	case r.Counts.BeforeTagged == 0 && rule.needsTag():
+		return "no packet before the device has a tag"
+	case !r.WithMetrics && rule.needsMetrics():
+		return "the device's counters are missing (--metrics)"
+	}
+	return ""
 }
 
 // Report returns the result. It ends the Judge.

@@ -55,6 +55,9 @@ type RuleInfo struct {
 // needsMetrics reports whether the rule compares values with local metrics.
 func (r Rule) needsMetrics() bool { return r == WrittenValue || r == MissedUpdate || r == FailOpen }
 
+// needsTag reports whether the rule is about packets that have a tag before the device.
+func (r Rule) needsTag() bool { return r != Inserted && r != Malformed }
+
 // Info returns the rule's description. The rule must be below NumRules.
 func (r Rule) Info() RuleInfo { return rules[r] }
 
