@@ -4,10 +4,14 @@ import (
 	"math"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/hop"
 	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 	"github.com/csigscope/csigscope/replay/emitter/simulation"
@@ -95,5 +99,28 @@ func TestTraceChanges(t *testing.T) {
 	}
 	if changed > h[0].Forward.Tagged {
 		t.Errorf("%d of %d tags changed", changed, h[0].Forward.Tagged)
+	}
+}
+
+// TestTraceLists: a trace prints the most frequent locations, and how many are left.
+func TestTraceLists(t *testing.T) {
+	t.Parallel()
+	domain, err := csig.DefaultSpec().Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range map[uint16]string{
+		6: ", 2 at lm:wide/uec050:2, 1 at lm:wide/uec050:1\n",
+		7: ", 3 at lm:wide/uec050:3, 3 at 2 more locations (-o json lists all)\n",
+	} {
+		h := replay.Hop{From: "a", To: "b", Comparison: new(hop.Comparison)}
+		for lm := uint16(1); lm <= n; lm++ {
+			h.Forward.Changes = append(h.Forward.Changes, hop.Change{Changed: hop.Changed{Layout: csig.Layout{Format: csig.Wide, Profile: csig.UEC050}, LM: lm}, Count: int(lm)})
+		}
+		traced := replay.Traced{Hops: []replay.Hop{h}}
+		var b strings.Builder
+		if err := traced.Located(fabric.None(domain)).WriteText(&b); err != nil || !strings.Contains(b.String(), want) {
+			t.Errorf("%d locations: %s%v", n, b.String(), err)
+		}
 	}
 }

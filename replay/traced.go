@@ -168,7 +168,7 @@ func (list TracedHops) ClocksUnknown() (n int) {
 	return n
 }
 
-// shownChanges is the maximum number of locations listed per direction.
+// shownChanges is the number of locations listed per direction if there are more than one beyond it.
 const shownChanges = 5
 
 func writeDirection(w io.Writer, from, to string, way *TracedDirection) {
@@ -178,14 +178,18 @@ func writeDirection(w io.Writer, from, to string, way *TracedDirection) {
 		total += c.Count
 	}
 	names := slices.SortedFunc(maps.Keys(at), func(a, b string) int { return cmp.Or(cmp.Compare(at[b], at[a]), cmp.Compare(a, b)) })
+	shown := len(names)
+	if shown > shownChanges+1 {
+		shown = shownChanges
+	}
 	text, rest, separator := strconv.Itoa(total), total, ": "
-	for _, name := range names[:min(len(names), shownChanges)] {
+	for _, name := range names[:shown] {
 		text += fmt.Sprintf("%s%d at %s", separator, at[name], name)
 		rest -= at[name]
 		separator = ", "
 	}
 	if rest > 0 {
-		text += fmt.Sprintf(", %d elsewhere", rest)
+		text += fmt.Sprintf(", %d at %d more locations (-o json lists all)", rest, len(names)-shown)
 	}
 	delay := func(ns int64) string {
 		if way.MaxNS == 0 {
