@@ -78,6 +78,7 @@ func TestBadInput(t *testing.T) {
 		"tab in fabric":      {[]string{"config", "check", "--fabric", file("tab.fabric", "\tversion: 1\n")}, exitUsage, []string{"tab.fabric:1: found", "not by tabs"}},
 		"scenario's key":     {[]string{"emit", "--out", dir, "--scenario-file", file("key.scenario", "base: demo\nworkloads:\n- {kin: ring}\n")}, exitUsage, []string{`key.scenario": line 3: unknown key "kin": expected one of kind, `}},
 		"scenario's value":   {[]string{"emit", "--out", dir, "--scenario-file", file("value.scenario", "base: demo\nduration: [a]\n")}, exitUsage, []string{"line 2: is a list, expected a time with a unit"}},
+		"scenario no file":   {[]string{"emit", "--out", dir, "--scenario-file", "gone.yaml"}, exitUsage, []string{"open gone.yaml: no such file"}},
 		"decode no file":     {[]string{"decode", "gone.pcap"}, exitFailed, []string{"gone.pcap", "no such file"}},
 		"folder as config":   {[]string{"config", "check", "--config", dir}, exitUsage, []string{dir, "is a directory"}},
 		"no backup folder":   {[]string{"schema", "backup"}, exitUsage, []string{"backup: expected one FOLDER, got 0"}},

@@ -72,7 +72,8 @@ var (
 // that the YAML was decoded into: for the first unknown key of each section, the text lists the
 // keys that the section has.
 func PlainYAMLError(err error, file reflect.Type) string {
-	text := strings.Replace(err.Error(), "yaml: ", "", 1)
+	// A file name may end in "yaml: " too.
+	text := strings.TrimPrefix(strings.Replace(err.Error(), ": yaml: ", ": ", 1), "yaml: ")
 	text = strings.Replace(text, "unmarshal errors:\n", "", 1)
 	listed := make(map[string]bool)
 	text = yamlUnknownKey.ReplaceAllStringFunc(text, func(match string) string {
