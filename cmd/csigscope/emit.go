@@ -184,7 +184,12 @@ func (f *emitFlags) run(cmd *cobra.Command) error {
 		}
 	}
 	_, extension, _ := strings.Cut(filepath.Base(report.Captures[0]), ".")
-	fmt.Fprintf(out, "next: csigscope replay %s/*.%s --fabric %s\n", f.dir, extension, report.Fabric)
+	captures := f.dir + "/*." + extension
+	if matches, _ := filepath.Glob(captures); len(matches) > len(report.Captures) {
+		fmt.Fprintf(out, "%s also holds %d captures of earlier runs, perhaps of another fabric\n", f.dir, len(matches)-len(report.Captures))
+		captures = strings.Join(report.Captures, " ")
+	}
+	fmt.Fprintf(out, "next: csigscope replay %s --fabric %s\n", captures, report.Fabric)
 	return nil
 }
 

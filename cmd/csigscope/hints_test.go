@@ -112,7 +112,7 @@ func TestNext(t *testing.T) {
 	t.Parallel()
 	e := emit(t, "--scenario", "quickstart", "--set", "duration=100ms")
 	replay := append([]string{"replay", "--fabric", e.fabric()}, e.captures(t)...)
-	if out := mustRun(t, nil, append(replay, "--store", "none")...); !strings.HasSuffix(out, "\nnext: csigscope report, or replay into a store: without --store none\n") {
+	if out := mustRun(t, nil, append(replay, "--store", "none")...); !strings.HasSuffix(out, "\nnext: csigscope report FILE... for one document, or repeat this command without --store none to store the result\n") {
 		t.Errorf("without a store: %q", out)
 	}
 	if out := mustRun(t, nil, append(replay, "--store", "none", "-o", "json")...); strings.Contains(out, "next:") {

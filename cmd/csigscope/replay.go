@@ -220,7 +220,7 @@ func (f *replayFlags) replay(cmd *cobra.Command, c replay.Config, n *network) er
 	next := "csigscope query serve"
 	switch {
 	case db == nil:
-		next = "csigscope report, or replay into a store: without --store none"
+		next = "csigscope report FILE... for one document, or repeat this command without --store none to store the result"
 	case db.target.Kind == store.KindServer:
 		next += " with the same --store"
 	case cmd.Flags().Changed("store"):

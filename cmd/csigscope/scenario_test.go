@@ -81,6 +81,10 @@ func TestScenarioIsOneFile(t *testing.T) {
 	if r := runBinary(t, os.Environ(), "emit", "--scenario-file", bad); r.code != 2 || !strings.Contains(r.stderr, "line ") || !strings.Contains(r.stderr, "spinse") {
 		t.Errorf("exit code %d: %s", r.code, r.stderr)
 	}
+	again := []string{"emit", "--scenario", "quickstart", "--set", "duration=10ms", "--out", dumped.dir}
+	if out := mustRun(t, os.Environ(), again...); !strings.Contains(out, " of earlier runs, ") || strings.Contains(out, "*.pcapng") {
+		t.Errorf("into a folder with captures of another fabric: %s", out)
+	}
 	about := mustRun(t, os.Environ(), "emit", "--describe", "--scenario", "overlay")
 	for _, want := range []string{"leaf: 4 switches", "vxlan in IPv4 between leaves", "tap to-spines: mid, 8 links"} {
 		if !strings.Contains(about, want) {
