@@ -72,7 +72,7 @@ func table(p panel) panel {
 // modePanel is the matrix of the selected signal's bottlenecks.
 func modePanel(o *Options, colors []object) panel {
 	const title = "Mode of the bottleneck (${signal:text})"
-	const about = "The location that most heavy observations of the cell name; its number is its rank in the legend. Cells with less than 10 observations say nothing; no data is silence, not health. Click on a cell for its path and flows."
+	const about = "The location that most heavy observations of the cell name; its number is its rank in the legend. Cells with fewer than 10 samples say nothing; no data is silence, not health. Click on a cell for its path and flows."
 	if !o.Tables {
 		p := matrix(o, title, about, "{signal}", "{mean}", object{"kind": "mode", "direction": "min"})
 		p.overrides = meanColumns(o)
@@ -108,7 +108,7 @@ func meanPanel(o *Options, s csig.Signal, title string) panel {
 		defaults["min"], defaults["max"], defaults["decimals"] = 0, 1, 0
 	}
 	return table(panel{
-		title: title, about: "Source groups in rows, destination groups in columns. Empty: less than 10 observations, or none. Click on a cell for its path and flows.",
+		title: title, about: "Source groups in rows, destination groups in columns. Empty: fewer than 10 samples, or none. Click on a cell for its path and flows.",
 		targets: []object{sqlTarget(meanTableSQL(signal), formatTable)}, defaults: defaults,
 	})
 }
