@@ -59,8 +59,8 @@ tap and cell, protocol faults (the findings, with the packets to open in Wiresha
 questions. The HTML is one file without scripts that can be sent along with a ticket.
 
 No store is needed. report divides time into steps of 1ms. If captures have more than --max-steps
-of them, steps are longer, and report looks for faster patterns in stretches of 1ms steps. The
-aggregates take at most --memory, beside the memory for decoding. If that is too little, report
+of them, steps are longer, and report looks for faster patterns in parts of the time, in steps of
+1ms. The aggregates take at most --memory, beside the memory for decoding. If that is too little, report
 reads the captures once more through the embedded engine, in a temporary folder or in --spill-dir,
 and the numbers are the same; without the engine it makes steps even longer or leaves out cells,
 and says so.
@@ -86,7 +86,7 @@ With --fail-on, protocol faults of that severity or worse make the exit code 3.`
 	f.out.outputFile.add(cmd, "out", "`FILE` to write, - for standard output (default report.html, report.json or report.md)")
 	addDedupFlag(flags, &f.dedup)
 	flags.StringVar(&f.failOn, "fail-on", "", "exit with 3 if there are protocol faults of this `SEVERITY` or worse: error, warning or info")
-	flags.IntVar(&f.maxSteps, "max-steps", 16384, "maximum number of time steps: longer captures have longer steps, and as many steps of 1ms in stretches of the time. report finds no period shorter than two and a half steps")
+	flags.IntVar(&f.maxSteps, "max-steps", 16384, "maximum number of time steps: longer captures have longer steps, and as many steps of 1ms in parts of the time. report finds no period shorter than two and a half steps")
 	addByteFlag(flags, &f.memory, "memory", 512<<20, "maximum `SIZE` of the aggregates in memory")
 	flags.StringVar(&f.spill, "spill", string(source.SpillAuto), "`WHEN` captures go through the embedded engine: auto (if --memory is too little), always or never")
 	flags.StringVar(&f.spillDir, "spill-dir", "", "empty `FOLDER` for the rows of the engine, which is kept (default a temporary one)")

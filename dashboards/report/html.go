@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/query"
 )
 
 //go:embed report.html
@@ -20,7 +21,7 @@ var page string
 // captures are escaped.
 func (r *Report) WriteHTML(w io.Writer) error {
 	t, err := template.New("report").Funcs(template.FuncMap{
-		"percent": percent, "time": clock, "shade": shade, "join": strings.Join, "duration": short, "share": share, "hour": hour, "code": code, "moment": moment,
+		"percent": percent, "time": clock, "shade": shade, "join": strings.Join, "duration": short, "share": share, "hour": hour, "code": code, "moment": moment, "likelihood": query.Percent,
 		"number": func(i int) int { return i + 1 },
 		"heat":   heatSVG, "histogram": histogramSVG, "bars": barsSVG,
 	}).Parse(page)

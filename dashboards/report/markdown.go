@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/csigscope/csigscope/aggregate/query"
 )
 
 // WriteMarkdown writes the report for a ticket, without the matrices and the heatmap, which only
@@ -94,8 +96,8 @@ func (s *Signal) markdown(w io.Writer) {
 	s.Flows.markdown(w)
 	for i := range s.Rhythms {
 		r := &s.Rhythms[i]
-		fmt.Fprintf(w, "\n%s to %s repeats every %s: %d steps, congested %s of the time, idle for %s between (significance %.1g).\n", plain(r.Src), plain(r.Dst),
-			short(r.PeriodNS), r.Steps, percent(r.Duty), short(r.IdleNS), r.Significance)
+		fmt.Fprintf(w, "\n%s to %s repeats every %s: %d steps, congested %s of the time, idle for %s between (by chance: %s).\n", plain(r.Src), plain(r.Dst),
+			short(r.PeriodNS), r.Steps, percent(r.Duty), short(r.IdleNS), query.Percent(r.Significance))
 	}
 }
 

@@ -239,7 +239,7 @@ func MissedPeriods(ctx context.Context, data Steps, finest time.Duration) (strin
 	shortest := time.Duration(leastPeriod * float64(step))
 	ways := "raise --max-steps, or read a part of the captures"
 	if none := data.Unsampled(); len(none) > 0 {
-		ways = fmt.Sprintf("there was no memory for stretches in steps of %s: raise --memory, or %s", none[0], ways)
+		ways = fmt.Sprintf("there was not enough memory to look at parts of the time in steps of %s: raise --memory, or %s", none[0], ways)
 	}
 	if len(samples) == 0 || samples[0].Step >= step {
 		return fmt.Sprintf("time steps are %s long: patterns that repeat faster than every %s are not found (%s)", step, shortest, ways), nil
@@ -248,7 +248,7 @@ func MissedPeriods(ctx context.Context, data Steps, finest time.Duration) (strin
 	for _, s := range samples[0].Series {
 		known += time.Duration(s.Last-s.First) + samples[0].Step
 	}
-	return fmt.Sprintf("time steps are %s long: patterns that repeat faster than every %s are looked for only in %d stretches, %s together (%s)",
+	return fmt.Sprintf("time steps are %s long: patterns that repeat faster than every %s are looked for only in %d parts of the time, %s together (%s)",
 		step, shortest, len(samples[0].Series), known.Round(time.Millisecond), ways), nil
 }
 

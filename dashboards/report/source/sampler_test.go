@@ -49,7 +49,7 @@ func TestSamplerHoldsNoMemory(t *testing.T) {
 // TestNoMemoryForStretches checks that stretches without memory are reported, with a hint.
 func TestNoMemoryForStretches(t *testing.T) {
 	t.Parallel()
-	const hint = "there was no memory for stretches in steps of 1ms: raise --memory"
+	const hint = "there was not enough memory to look at parts of the time in steps of 1ms: raise --memory"
 	for name, test := range map[string]struct {
 		bytes uint64
 		cells int
