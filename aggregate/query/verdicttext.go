@@ -156,6 +156,10 @@ func (b *verdictBuilder) headline() (VerdictKind, string) {
 		}
 	}
 	cells := fmt.Sprintf("%d of %d cells", out.CongestedCells, out.Cells)
+	over := "" // each signal alone may have fewer cells
+	if len(b.Signals) > 1 {
+		over = ", over all signals"
+	}
 	judged := fmt.Sprintf("%s judged%s", count(out.JudgedCells, "cell"), b.seen())
 	if out.JudgedCells < out.Cells {
 		judged = fmt.Sprintf("%d of %d cells judged%s", out.JudgedCells, out.Cells, b.seen())
@@ -164,21 +168,21 @@ func (b *verdictBuilder) headline() (VerdictKind, string) {
 	case out.Cells == 0 || out.Observations == 0:
 		return VerdictNoData, b.nothing()
 	case now > 0:
-		return VerdictCongested, fmt.Sprintf("Congested at %s: %s%s; %s were congested.", b.end(), count(now, "place"), more(was+untimed, "before"), cells)
+		return VerdictCongested, fmt.Sprintf("Congested at %s: %s%s; %s were congested%s.", b.end(), count(now, "place"), more(was+untimed, "before"), cells, over)
 	case b.anyOngoing():
-		return VerdictCongested, fmt.Sprintf("Cells are congested at %s, but no single place is; %s were congested.", b.end(), cells)
+		return VerdictCongested, fmt.Sprintf("Cells are congested at %s, but no single place is; %s were congested%s.", b.end(), cells, over)
 	case len(b.ongoing) > 0 && was == 0:
 		what := count(len(b.ongoing), "cell")
 		if untimed > 0 {
 			what = count(untimed, "place")
 		}
-		return VerdictCongested, fmt.Sprintf("Congested over the range as a whole: %s, with too few observations in each window to say when; %s were congested.", what, cells)
+		return VerdictCongested, fmt.Sprintf("Congested over the range as a whole: %s, with too few observations in each window to say when; %s were congested%s.", what, cells, over)
 	case was > 0 || out.CongestedCells > 0:
 		is := "is"
 		if len(b.ongoing) > 0 {
 			is = "is known to be"
 		}
-		return VerdictWasCongested, fmt.Sprintf("Nothing %s congested at %s; before that %s and %s were.", is, b.end(), count(was+untimed, "place"), cells)
+		return VerdictWasCongested, fmt.Sprintf("Nothing %s congested at %s; before that %s and %s were%s.", is, b.end(), count(was+untimed, "place"), cells, over)
 	case out.JudgedCells == 0:
 		return VerdictNotJudged, "Nothing could be judged: " + b.whyNotJudged() + "."
 	case b.incomplete():
@@ -242,7 +246,7 @@ func (b *verdictBuilder) whyNotJudged() string {
 		return fmt.Sprintf("no threshold applies to %s. %s", count(n, "cell"), strings.Join(why, ". "))
 	}
 	if n := b.states[aggregate.TooFew]; n > 0 {
-		return fmt.Sprintf("each of %s has fewer than %d observations", count(n, "cell"), aggregate.MinObservations)
+		return fmt.Sprintf("each of %s has fewer than %d samples", count(n, "cell"), aggregate.MinObservations)
 	}
 	return fmt.Sprintf("none of %s sent anything lately", count(b.states[aggregate.NoData], "cell"))
 }
@@ -285,7 +289,7 @@ func (b *verdictBuilder) notes() []string {
 		}
 	}
 	if n := b.states[aggregate.TooFew]; n > 0 && b.out.JudgedCells > 0 {
-		list = append(list, fmt.Sprintf("%s with fewer than %d observations: not judged.", count(n, "cell"), aggregate.MinObservations))
+		list = append(list, fmt.Sprintf("%s with fewer than %d samples: not judged.", count(n, "cell"), aggregate.MinObservations))
 	}
 	if b.trimmed > 0 {
 		share := float64(b.trimmed) / float64(b.out.Observations)

@@ -151,7 +151,7 @@ func (v *Verdict) Rest() string {
 		parts = append(parts, morePlaces(n)+" had fewer heavy observations.")
 	}
 	if v.calm > 0 {
-		parts = append(parts, morePlaces(v.calm)+" had heavy observations, but not enough to be congested.")
+		parts = append(parts, morePlaces(v.calm)+" had heavy observations without being congested; cells there may have been congested.")
 	}
 	return strings.Join(parts, " ")
 }

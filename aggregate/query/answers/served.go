@@ -54,17 +54,17 @@ func verdictLines(v *wire.VerdictResponse) []string {
 	for _, s := range v.Statements {
 		lines = append(lines, fmt.Sprintf("%3d  %s", s.Rank, s.Text))
 	}
-	rest := func(more uint64, with string) {
+	rest := func(more uint64, text string) {
 		places := "places"
 		if more == 1 {
 			places = "place"
 		}
 		if more > 0 {
-			lines = append(lines, fmt.Sprintf("     and %d more %s with %s", more, places, with))
+			lines = append(lines, fmt.Sprintf("     %d more %s %s", more, places, text))
 		}
 	}
-	rest(v.Total-uint64(len(v.Statements)), "fewer heavy observations")
-	rest(v.RestPlaces, "heavy observations, but not enough to be congested")
+	rest(v.Total-uint64(len(v.Statements)), "had fewer heavy observations")
+	rest(v.RestPlaces, "had heavy observations without being congested; cells there may have been congested")
 	for _, note := range v.Notes {
 		lines = append(lines, "note: "+note)
 	}

@@ -35,13 +35,16 @@ async function load(range, aborted) {
   }
 }
 
-function show({ kind, text, notes = [], statements = [], total = 0 }) {
+function show({ kind, text, notes = [], statements = [], total = 0, rest_places: calm = 0 }) {
   find("verdict").hidden = !text;
   find("verdict").dataset.kind = kind;
   find("verdict-text").textContent = text;
-  const left = total - statements.length;
+  const more = (n, text) => (n > 0 ? `${n} more ${n > 1 ? "places" : "place"} ${text}.` : "");
   find("verdict-list").replaceChildren(...statements.map(line));
-  find("verdict-notes").textContent = [left > 0 ? `And ${left} more, with less.` : "", ...notes].filter(Boolean).join(" ");
+  find("verdict-notes").textContent = [
+    more(total - statements.length, "had fewer heavy observations"),
+    more(calm, "had heavy observations without being congested; cells there may have been congested"), ...notes,
+  ].filter(Boolean).join(" ");
 }
 
 // line returns a statement as a button. A second press shows all cells again.
