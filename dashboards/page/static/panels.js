@@ -63,7 +63,7 @@ export function facts(pairs) {
 export function tabs(signals, current, choose) {
   const before = document.activeElement?.dataset?.signal;
   find("signals").replaceChildren(...signals.map((s, i) => {
-    const tab = element("button", "", short(s.name));
+    const tab = explain(element("button", "", short(s.name)));
     tab.type = "button";
     tab.role = "tab";
     tab.dataset.signal = s.name;
