@@ -121,6 +121,9 @@ func TestVerdict(t *testing.T) {
 	if len(lines) == 0 || !strings.Contains(lines[0], "of heavy observations") {
 		t.Fatalf("the verdict has the lines %q", lines)
 	}
+	if notes := pagetest.Evaluate[string](v, "document.getElementById('verdict-notes').textContent"); !strings.Contains(notes, " more places had heavy observations without being congested") {
+		t.Errorf("the verdict has the notes %q, want the further places", notes)
+	}
 	v.Click("#verdict-list li:nth-child(1) button")
 	v.Import("App", "app.js")
 	v.Wait("App.view.focus !== null && !csigscope.current().waiting")
@@ -130,6 +133,10 @@ func TestVerdict(t *testing.T) {
 	v.Screenshot("statement")
 	v.Click("#verdict-list li:nth-child(1) button")
 	v.Wait("App.view.focus === null && App.axes.rows.length === 16")
+	v.Click("#verdict-list li:nth-child(1) button")
+	v.Wait("App.view.focus !== null")
+	v.Press(kb.Escape) // the focus is on the sentence
+	v.Wait("App.view.focus === null && !document.querySelector('#verdict-list [aria-pressed=true]')")
 }
 
 // TestBandNames: pods that are narrower than their names are named as far as there is room, and never
@@ -175,7 +182,7 @@ func TestPhone(t *testing.T) {
 // TestWords checks that the page explains its terms with the text of the help.
 func TestWords(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, querytest.Fabric(4, 4)), "light")
-	for _, word := range []string{"heavy", "heavy share", "untouched", "trimmed", "not judged"} {
+	for _, word := range []string{"heavy", "heavy share", "untouched", "trimmed", "not judged", "min ABW"} {
 		at := pagetest.Evaluate[pagetest.Rect](v, "(({x, y, width, height}) => ({x, y, width, height}))(document.querySelector('[data-word=\"%s\"]').getBoundingClientRect())", word)
 		x, y := at.Middle()
 		v.Do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, x, y))

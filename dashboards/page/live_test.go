@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp/kb"
+
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/aggregate/table"
@@ -141,11 +143,17 @@ func TestLive(t *testing.T) {
 	if got := pagetest.Evaluate[string](v, "document.getElementById('age').textContent"); !strings.HasPrefix(got, "stale: nothing new for") {
 		t.Errorf("after silence the page says %q", got)
 	}
+	v.Press("w", "w") // the whole range, and back to the newest window
+	v.Wait("csigscope.current().window === Live.NOW")
+	v.Press(kb.ArrowRight)
+	v.Wait("csigscope.current().window === Live.NOW")
+	v.Wait("document.querySelector('#states .end').textContent.endsWith(', the last window:') && document.getElementById('when').textContent.startsWith('last window: ')")
+	v.Wait("document.getElementById('map-note').textContent.includes(document.getElementById('map-scale').hidden ? 'not known now: nothing new has come' : ', the last window')")
 	if got := pagetest.ColorAt(v.Screenshot("stale"), heard); got == painted {
 		t.Errorf("a cell is still %s after nothing was heard", got)
 	}
 	f.close(t)
-	v.Wait("!csigscope.current().stale")
+	v.Wait("!csigscope.current().stale && document.querySelector('#states .end').textContent === 'now:'")
 
 	v.Excuse("Failed to load resource") // the browser's message about a stopped server
 	server.CloseClientConnections()
@@ -172,7 +180,6 @@ func (f feed) picture(t *testing.T, v *pagetest.Visitor) image.Image {
 // then shows them.
 func TestLiveBeforeStore(t *testing.T) {
 	f, empty := newFeed(liveRacks), &querytest.Memory{}
-	f.close(t)
 	var store atomic.Pointer[http.Handler]
 	use := func(m *querytest.Memory) {
 		h := served(t, m, f.Memory)
@@ -185,8 +192,10 @@ func TestLiveBeforeStore(t *testing.T) {
 	v := pagetest.Visit(t, server.URL+"/#signal=max_delay&live=1", "dark")
 	v.Import("Live", "live.js")
 	v.Import("App", "app.js")
+	v.Says("banner", "No tag or reflection has come yet.")
+	f.close(t)
 	v.Wait("Live.moment() !== null")
-	v.Wait("document.getElementById('banner').textContent.startsWith('Nothing is stored yet')")
+	v.Says("banner", "Nothing is stored yet: the first rows are on their way.")
 	use(stored(t, liveRacks))
 	v.Wait("App.model && !csigscope.current().waiting")
 	v.Says("banner", "")

@@ -38,7 +38,7 @@ func TestThresholds(t *testing.T) {
 	const says = "congested from 50 % heavy until below 0.04 %"
 	v.Says("congested-note", says)
 	v.Says("congested-word", "from a window with at least 50 % heavy observations until one with less than 0.04 %. Here these are windows of 1 s; in the verdict windows of 1 s, or of 1 min if the range is longer than an hour")
-	v.Says("detail-lines", "Lines: "+says+".")
+	v.Says("detail-lines", "Left axis: the mean. Right axis: the heavy share, with lines at 50 % (congested from) and 0.04 % (until below).")
 	v.Wait("csigscope.current().series")
 	// The parts of the plot's width that have the line color, at two heavy shares.
 	red := pagetest.Evaluate[[]float64](v, `(() => {
@@ -199,7 +199,7 @@ func TestDetailClosesEarly(t *testing.T) {
 	closed := pagetest.Evaluate[bool](v, `{
 		const draw = window.requestAnimationFrame;
 		window.requestAnimationFrame = (call) => held.push(() => draw(call));
-		for (let i = 0; i < 2; i++) document.getElementById("mode").dispatchEvent(new KeyboardEvent("keydown", { key: "Escape" }));
+		for (let i = 0; i < 2; i++) document.getElementById("mode").dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
 		window.requestAnimationFrame = draw;
 		for (const call of held) call();
 		csigscope.current().chosen === null;
@@ -262,13 +262,36 @@ func TestKeyboard(t *testing.T) {
 	}
 	v.Do(chromedp.Focus(chromedp.CSS("#timeline")))
 	v.Press(kb.ArrowRight, kb.ArrowRight, kb.ArrowDown)
-	if got := spoken(); !strings.Contains(got, ":") || pagetest.Evaluate[float64](v, "csigscope.current().window") != 2 {
+	if got := spoken(); !strings.Contains(got, "heavy or not") || pagetest.Evaluate[float64](v, "csigscope.current().window") != 2 {
 		t.Errorf("the time heatmap announced %q at window %v, want window 2", got, pagetest.Evaluate[float64](v, "csigscope.current().window"))
 	}
+	window := func(want float64, after string) {
+		if got := pagetest.Evaluate[float64](v, "csigscope.current().window"); got != want {
+			t.Errorf("after %s the page shows window %v, want %v", after, got, want)
+		}
+	}
+	v.Press("w")
+	window(-1, "w")
+	v.Press("w")
+	window(2, "a second w")
+	pagetest.Evaluate[chromedp.Void](v, "scrollTo(0, 0)")
+	x, y := v.Cell("left", 2, 4).Middle()
+	v.Do(chromedp.MouseClickXY(x, y))
+	v.Wait("csigscope.current().chosen !== null")
+	v.Press(kb.Escape) // the pointer is over the cell
+	v.Wait("csigscope.current().chosen === null && document.getElementById('tip').hidden")
+	v.Do(chromedp.MouseClickXY(x, y))
+	v.Wait("csigscope.current().chosen !== null")
+	v.Do(chromedp.Focus(chromedp.CSS("#zone")))
+	v.Press(kb.Escape)
+	v.Wait("csigscope.current().chosen === null")
 	v.Press("?")
 	v.Wait("document.getElementById('keyhelp').open")
 	if words := pagetest.Evaluate[string](v, "document.getElementById('keyhelp').innerText"); !strings.Contains(words, "untouched") || !strings.Contains(words, "fewer than 10") {
 		t.Errorf("the help says %q", words)
+	}
+	if top := pagetest.Evaluate[float64](v, "document.getElementById('keyhelp').scrollTop"); top != 0 {
+		t.Errorf("the help opens scrolled by %v pixels", top)
 	}
 	v.Screenshot("help")
 	v.Press(kb.Escape)

@@ -32,7 +32,7 @@ export function show({ view, model, signal, axes, matrices, timeline, ranked }) 
   find("few-note").textContent = `fewer than ${bundle.min_observations}`;
   find("congested-note").textContent = Panels.rule(bundle);
   find("congested-word").textContent = Panels.definition(bundle);
-  find("detail-lines").textContent = `Lines: ${Panels.rule(bundle)}.`;
+  find("detail-lines").textContent = `Left axis: the mean. Right axis: the heavy share, with lines at ${Format.exactly(bundle.onset_ratio)} (congested from) and ${Format.exactly(bundle.clear_ratio)} (until below).`;
   const unjudged = signal.total.state.some((state) => STATES[state] === "not_judged");
   find("judge-note").textContent = unjudged ? `${Panels.meanings(signal).not_judged}.` : "";
   find("judge-word").textContent = signal.info.not_judged_hint;
@@ -87,10 +87,12 @@ function facts(view, model, signal) {
 export function moment({ view, model, frame, waiting, map }) {
   const whole = view.window === -1;
   const now = view.window === Live.NOW;
-  const end = whole ? "at the end of the range" : now ? "now" : "at the end of the window";
+  const end = whole ? "at the end of the range" : now ? Live.when(view.utc) : "at the end of the window";
   if (!waiting) Panels.states(frame.states(), frame.signal, end);
-  const calm = `no cell is congested ${end}${whole ? " (choose a window to see earlier ones)" : ""}`;
-  find("map-note").textContent = map.most ? `how many cells, congested ${end}, have a port as the mode of their bottleneck` : calm;
+  const calm = now && Live.stale() ? "not known now: nothing new has come" : `no cell is congested ${end}${whole ? " (choose a window to see earlier ones)" : ""}`;
+  find("map-note").textContent = map.most ? `colour: the number of cells, congested ${end}, whose bottleneck it is` : calm;
+  find("map-scale").hidden = !map.most;
+  find("map-low").hidden = map.most === 1;
   find("map-high").textContent = map.most > 1 ? `${map.most} cells` : "1 cell";
   find("whole").ariaPressed = String(whole);
   find("now").hidden = !Live.on();
@@ -107,5 +109,5 @@ function when(view, model) {
   const start = now ? Live.moment() : model.windows[view.window];
   if (start === null) return "now";
   const time = Format.time(start, model.step, view.utc, true);
-  return now ? `now: ${time}` : `${time} \u00b7 ${view.window + 1} / ${model.windows.length}`;
+  return now ? `${Live.stale() ? "last window" : "now"}: ${time}` : `${time} \u00b7 ${view.window + 1} / ${model.windows.length}`;
 }

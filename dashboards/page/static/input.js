@@ -8,6 +8,8 @@ import * as Panels from "./panels.js";
 import { find } from "./panels.js";
 
 const PAGE = 10;
+let before = 0n; // start of the window that the whole range replaced, or Live.NOW
+let keyed = false; // the highlighted cell was reached with the keyboard
 
 // moves maps keys to steps between cells.
 const moves = {
@@ -28,6 +30,7 @@ function onMatrix(matrix) {
     if (from && !(event.buttons & 1)) from = null;
     if (from && to && (to.row !== from.row || to.column !== from.column)) dragged = true;
     view.selection = from && to && dragged ? { from, to } : null;
+    keyed = false;
     App.showCell(matrix, to, false);
   });
   canvas.addEventListener("pointerup", () => {
@@ -46,20 +49,24 @@ function onMatrix(matrix) {
     if (modified(event)) return;
     const step = moves[event.key];
     if (event.key === "Enter") App.press(view.cell);
-    if (event.key === "Escape") leave(matrix);
     if (!step) return;
     take(event);
     if (!matrix.rows.length || !matrix.columns.length) return;
     const at = view.cell || (view.chosen && App.axes.at(view.chosen)) || { row: 0, column: 0 };
     const move = (v, by, list) => Math.max(0, Math.min(list.length - 1, v + (view.cell ? by : 0)));
+    keyed = true;
     App.showCell(matrix, { row: move(at.row, step[0], matrix.rows), column: move(at.column, step[1], matrix.columns) }, true);
   });
 }
 
-// leave clears, in order, the highlighted cell, the selected cell, or the zoom.
-function leave(matrix) {
-  if (view.cell) App.showCell(matrix, null, false);
-  else if (view.chosen) App.choose(null);
+// leave clears, in order, the cell highlighted with the keyboard, the selected cell, or the zoom. A
+// tooltip at the pointer closes too.
+function leave() {
+  Panels.hideTip();
+  const kept = view.cell && keyed;
+  if (view.cell) App.showCell(matrices[0], null, false);
+  if (kept) return;
+  if (view.chosen) App.choose(null);
   else if (view.focus) App.widen();
 }
 
@@ -77,8 +84,8 @@ function sayMoment(hit, at, speak) {
   const row = timeline.rows[hit.index];
   const all = seen[hit.window];
   const rows = all
-    ? [["heavy", `${Format.share(row.heavy[hit.window] / all)} of the window`], ["heavy here", Format.count(row.heavy[hit.window])],
-      ["named here", Format.count(row.observations[hit.window])], ["observations", Format.count(all)]]
+    ? [["heavy here", `${Format.count(row.heavy[hit.window])}, ${Format.share(row.heavy[hit.window] / all)} of the window's observations`],
+      ["naming it", `${Format.count(row.observations[hit.window])}, heavy or not`], ["in the window", `${Format.count(all)} observations`]]
     : [["state", "no data: nothing was observed"]];
   const heading = `${location.name} \u00b7 ${Format.time(model.windows[hit.window], model.step, view.utc, false)}`;
   Panels.tip(heading, rows, at);
@@ -150,29 +157,40 @@ function keys(event) {
   if (document.querySelector("dialog[open]") || modified(event)) return;
   if (event.key === "?") return help();
   if (event.target.closest("select")) return;
-  if (event.target.closest("input, select, button, canvas") && !["w", "n"].includes(event.key)) return;
+  if (event.target.closest("input, select, button, canvas") && !["w", "n", "Escape"].includes(event.key)) return;
   const last = (App.model?.windows.length || 1) - 1;
   const actions = {
     ArrowLeft: () => App.setWindow(Math.max((view.window === Live.NOW ? last : view.window) - 1, 0)),
-    ArrowRight: () => App.setWindow(Math.max(view.window, -1) + 1),
+    ArrowRight: () => App.setWindow(view.window === Live.NOW ? Live.NOW : view.window + 1),
     Home: () => App.setWindow(0),
     End: () => App.setWindow(last),
     " ": () => App.play(!App.playing()),
-    w: () => App.setWindow(view.window < 0 ? 0 : -1),
+    w: whole,
     n: () => App.setWindow(Live.NOW),
+    Escape: leave,
   };
   if (!App.model || !actions[event.key]) return;
   event.preventDefault();
   actions[event.key]();
 }
 
-const help = () => find("keyhelp").showModal();
+// whole shows the whole range or, if it is shown, the window before it again.
+function whole() {
+  if (view.window === -1) return App.setWindow(before === Live.NOW ? Live.NOW : Math.max(App.model.windowAt(before), 0));
+  before = view.window === Live.NOW ? Live.NOW : App.model.windows[view.window];
+  App.setWindow(-1);
+}
+
+function help() {
+  find("keyhelp").showModal();
+  find("keyhelp").scrollTop = 0; // the button at its end has the focus
+}
 
 function controls() {
   find("scrubber").addEventListener("input", (event) => App.setWindow(Number(event.target.value)));
   find("play").addEventListener("click", () => App.play(!App.playing()));
   find("zone").addEventListener("click", () => App.setUTC(!view.utc));
-  find("whole").addEventListener("click", () => App.setWindow(view.window === -1 ? Number(find("scrubber").value) : -1));
+  find("whole").addEventListener("click", whole);
   find("now").addEventListener("click", () => App.setWindow(Live.NOW));
   const next = { auto: "dark", dark: "light", light: "auto" };
   find("theme").addEventListener("click", () => App.setColors(next[view.colors]));

@@ -165,6 +165,9 @@ export function moment() {
   return App.model.windows.at(-1);
 }
 
+// when says at which time the newest window is: now, unless it is stale.
+export const when = (utc) => (stale() && moment() !== null ? `at ${Format.time(moment(), App.model.step, utc, false)}, the last window` : "now");
+
 // streamed reports whether the newest window comes from a stream.
 export const streamed = () => stream !== null;
 

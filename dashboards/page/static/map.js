@@ -150,12 +150,10 @@ export class FabricMap {
   about(index) {
     const location = this.model.locations[index];
     const port = this.byName.get(location.name);
-    const rows = [["mode of", `${Format.count(this.counts?.get(index) || 0)} cells`]];
+    const own = [...(this.counts || [])].filter(([i]) => i === index || (!port && this.model.locations[i].device_index === index));
+    const cells = own.reduce((sum, [, n]) => sum + n, 0);
+    const rows = [["bottleneck of", `${Format.count(cells)} ${cells === 1 ? "cell" : "cells"}${port ? "" : ", with its ports"}`]];
     if (port?.peer) rows.push(["to", port.mate ? port.mate.name : port.peer]);
-    if (!port) {
-      const own = [...(this.counts || [])].filter(([i]) => this.model.locations[i].device_index === index).reduce((sum, [, n]) => sum + n, 0);
-      rows.push(["with its ports", `${Format.count(own)} cells`]);
-    }
     if (location.capacity_bps) rows.push(["capacity", Format.quantity(location.capacity_bps, "bit/s")]);
     return rows;
   }

@@ -18,7 +18,7 @@ export async function fetchBundle(signal, level, quiet) {
   if (!quiet && App.model) Panels.busy(`Loading ${signal ? Panels.short(signal) : "the range"}\u2026`);
   try {
     const extent = await ask("api/v1/extent", {}, aborted);
-    if (extent.empty) throw new Error("Nothing is stored yet: run csigscope collect or replay, then reload the page.");
+    if (extent.empty) throw new Error(await nothing(aborted));
     offerSteps(extent.resolutions_ns);
     const bundle = await ask("api/v1/bundle", question(extent, signal, level), aborted);
     Panels.banner("");
@@ -32,6 +32,21 @@ export async function fetchBundle(signal, level, quiet) {
   } finally {
     if (!aborted.aborted) Panels.busy("");
   }
+}
+
+const NAMED = 5; // maximum number of silent taps that are named
+
+// nothing says why there is nothing to show yet, and what to do. While the page is live, it asks again
+// by itself.
+async function nothing(aborted) {
+  const { source, age_s: age, expected_producers: taps, missing_producers: silent = [] } = await ask("api/v1/health", {}, aborted);
+  const { live } = App.view;
+  if (source !== "memory") return `Nothing is stored yet: run csigscope collect or replay${live ? "" : ", then reload the page"}.`;
+  const tick = live ? "" : " Tick live to see the first window.";
+  if (age !== undefined) return `Nothing is stored yet: the first rows are on their way.${tick}`;
+  const names = [...silent.slice(0, NAMED), ...(silent.length > NAMED ? ["\u2026"] : [])].join(", ");
+  const all = silent.length ? `: ${taps > 1 ? `all ${taps} taps are` : "the only tap is"} silent (${names})` : "";
+  return `No tag or reflection has come yet${all}.${tick}`;
 }
 
 const UNITS = { ms: 1e6, s: 1e9, m: 6e10, h: 36e11 }; // in ns, of the values of #step
