@@ -262,6 +262,12 @@ func TestStuckOfDetector(t *testing.T) {
 	if f := s.Findings(); len(f) != 1 || f[0].Kind != StuckPort || f[0].Count != 800 || f[0].Of < f[0].Count {
 		t.Errorf("found %+v", f)
 	}
+	for range 10_000 { // the captures end before the packet
+		s.Observe(&s.tap, &decode.Observation{Kind: decode.Tag, Tag: csig.Tag{Layout: wide}, Flags: decode.Cut})
+	}
+	if got := s.kinds(); strings.Contains(got, "wrong-format") {
+		t.Errorf("of cut packets: found %q", got)
+	}
 	for range 10_000 { // no packet follows
 		s.Observe(&s.tap, &decode.Observation{Kind: decode.Tag, Tag: csig.Tag{Layout: wide}})
 	}

@@ -33,7 +33,8 @@ time_ns. At the end it prints the numbers of rejected packets and observations o
 error, by reason.
 FILE may be pcap or pcapng, plain or compressed with gzip or zstd, a folder of
 captures, or - for standard input. In a damaged file, reading resumes behind the damage, at the
-next run of valid records; the bytes between are counted and their packets get no numbers. In a
+next valid block of a pcapng file, and behind the next run of valid records of a pcap file; the
+bytes between are counted and their packets get no numbers. In a
 pcapng file, packets whose interface may be described in the damage are left out as well.
 Compressed files and pipes are read up to the damage.
 
@@ -64,7 +65,7 @@ a folder. Compressed files cannot be followed.`,
 	}
 	flags := cmd.Flags()
 	f.network.add(flags)
-	flags.Lookup("fabric").Usage = "fabric `FILE` (YAML) for its TPIDs, reflections and mirror sessions; locators stay numbers"
+	flags.Lookup("fabric").Usage = "fabric `FILE` (YAML) for its section csig (TPIDs, tables, reflections), without which the defaults apply, and its mirror sessions; locators stay numbers"
 	f.taps.addMirrors(flags)
 	f.out.add(cmd, "ndjson", "json", "table")
 	f.annotate.add(cmd, "annotate", "also copy the packets to a pcapng `FILE`, with comments on those that carry CSIG")

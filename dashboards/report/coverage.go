@@ -168,6 +168,17 @@ func (c *Coverage) list(all []*CellCoverage) {
 	c.Cells = c.Cells[:len(c.Cells)-c.CellsLeftOut]
 }
 
+// rejected adds up the rejected observations of all taps by reason.
+func (c *Coverage) rejected() map[string]uint64 {
+	all := make(map[string]uint64)
+	for i := range c.Taps {
+		for reason, n := range c.Taps[i].Rejected {
+			all[reason] += n
+		}
+	}
+	return all
+}
+
 // Period returns the times of the first and the last packet of all taps; the zero Time without any.
 func (c *Coverage) Period() (from, to time.Time) { return periodOf(c.Taps) }
 

@@ -192,7 +192,7 @@ func TestThresholds(t *testing.T) {
 		}
 	}
 	r := report.Report{OnsetRatio: 0.125, ClearRatio: 0.0002}
-	if rule := r.Rule(); !strings.Contains(rule, "at least 12.5 % of") || !strings.HasSuffix(rule, "until one below 0.02 %.") {
+	if rule := r.Rule(); !strings.Contains(rule, "at least 12.5 % of") || !strings.Contains(rule, "until one below 0.02 %. ") {
 		t.Error(rule)
 	}
 }
@@ -215,6 +215,11 @@ func TestEmpty(t *testing.T) {
 	}
 	if err := r.WriteMarkdown(&b); err != nil {
 		t.Error(err)
+	}
+	r.Coverage.SetTaps([]report.Tap{{Name: "mirror", Observations: 9, Rejected: map[string]uint64{"orphan": 7, "place": 2}}}, nil)
+	v, err := report.Judge(t.Context(), memory, &report.VerdictInput{Names: named{}, Thresholds: aggregate.DefaultThresholds()}, &r.Coverage)
+	if want := "Observations were made, but none enters a heatmap: 7 orphan, 2 place."; err != nil || v.Text != want {
+		t.Errorf("%v: %+v", err, v)
 	}
 }
 

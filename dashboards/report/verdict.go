@@ -91,7 +91,11 @@ func Judge(ctx context.Context, data Data, g *VerdictInput, c *Coverage) (*Verdi
 		}
 		ground.Signals = append(ground.Signals, rows)
 	}
-	return verdictOf(query.NewFabricVerdict(ground)), nil
+	v := query.NewFabricVerdict(ground)
+	if rejected := c.rejected(); v.Kind == query.VerdictNoData && len(rejected) > 0 {
+		v.Text = "Observations were made, but none enters a heatmap: " + counted(rejected) + "."
+	}
+	return verdictOf(v), nil
 }
 
 // windowsOf widens a range to whole windows.
