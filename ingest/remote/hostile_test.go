@@ -227,6 +227,12 @@ func TestReplays(t *testing.T) {
 		if got := outcomeOf(t, s, m); got != wire.Outcome_OUTCOME_STORED {
 			t.Errorf("incarnation %d: %s", 8+n, got)
 		}
+		if n > 0 {
+			continue
+		}
+		if got := outcomeOf(t, s, validRequest(t, maxInFlightBlocks)); got != wire.Outcome_OUTCOME_STORED {
+			t.Errorf("a number of the lower incarnation: %s", got)
+		}
 	}
 	if got := outcomeOf(t, s, validRequest(t, 2)); got != wire.Outcome_OUTCOME_STALE {
 		t.Errorf("old incarnation: %s", got)
