@@ -47,13 +47,13 @@ type Client struct {
 	describedFor int
 	answered     time.Time // time of the last answer
 
-	failing retry.LogThrottle // pushes
-	unread  retry.LogThrottle // reading the spool
+	failing retry.CauseThrottle // pushes
+	unread  retry.LogThrottle   // reading the spool
 	untidy  retry.LogThrottle
 	refused [NumReasons]retry.LogThrottle // blocks
 }
 
-// quietFor is the minimum time between two log lines about one lasting failure.
+// quietFor is the minimum time between two log lines about one cause of a lasting failure.
 const quietFor = time.Minute
 
 // endpoint is the address of a collector.
@@ -102,7 +102,7 @@ func OpenClient(cfg ClientConfig) (*Client, error) {
 	c := &Client{
 		cfg: cfg, streams: map[streamKey]*Stream{}, latest: map[uint64]*wire.Description{},
 		lost: map[string]uint64{}, moved: make(chan struct{}),
-		failing: retry.LogThrottle{Every: quietFor}, unread: retry.LogThrottle{Every: quietFor}, untidy: retry.LogThrottle{Every: quietFor},
+		failing: retry.CauseThrottle{Every: quietFor}, unread: retry.LogThrottle{Every: quietFor}, untidy: retry.LogThrottle{Every: quietFor},
 	}
 	c.stats.Refused = map[string]uint64{}
 	c.provisional = newProvisionalSender(defaultMaxMessage-len(c.appendExporter(nil)), c.sendProvisional)

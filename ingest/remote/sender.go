@@ -129,7 +129,7 @@ func (c *Client) fail(err error) {
 	from := c.endpoints[c.current].url
 	c.current = (c.current + 1) % len(c.endpoints)
 	c.mu.Unlock()
-	c.failing.Warn(c.cfg.Logger, c.cfg.Now(), "cannot send windows to the collector, trying again", slog.String("collector", from), slog.String("error", err.Error()))
+	c.failing.Warn(c.cfg.Logger, c.cfg.Now(), "cannot send windows to the collector, trying again", err, slog.String("collector", from))
 }
 
 // recovered logs that a collector answers again, if the failure was logged.

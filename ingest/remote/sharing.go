@@ -117,7 +117,7 @@ func NewSharing(cfg SharingConfig) (*Sharing, error) {
 		u = strings.TrimSuffix(u, "/")
 		l := &link{
 			cfg: &s.cfg, url: u, http: client, ready: make(chan struct{}, 1), dropped: map[string]uint64{},
-			failing: retry.LogThrottle{Every: quietFor}, refused: retry.LogThrottle{Every: quietFor},
+			failing: retry.CauseThrottle{Every: quietFor}, refused: retry.LogThrottle{Every: quietFor},
 			call: connect.NewClient[rawRequest, wire.ShareResponse](client, u+wire.IngestServiceShareProcedure, clientOptions(false)...),
 		}
 		l.provisional = newProvisionalSender(defaultMaxMessage, func(ctx context.Context, body []byte) error {
@@ -238,8 +238,8 @@ type link struct {
 
 	provisional *provisionalSender
 
-	failing retry.LogThrottle // requests
-	refused retry.LogThrottle // blocks
+	failing retry.CauseThrottle // requests
+	refused retry.LogThrottle   // blocks
 
 	mu      sync.Mutex
 	queue   []sharedPart
@@ -358,7 +358,7 @@ func (l *link) deliver(ctx, sending context.Context, batch []sharedPart) bool {
 		default:
 			// The next request opens a new connection with the current certificates.
 			l.http.CloseIdleConnections()
-			l.failing.Warn(l.cfg.Logger, l.cfg.Now(), "peer does not take windows, trying again", slog.String("peer", l.url), slog.String("error", err.Error()))
+			l.failing.Warn(l.cfg.Logger, l.cfg.Now(), "peer does not take windows, trying again", err, slog.String("peer", l.url))
 			backoff.Wait(ctx)
 		}
 		batch = l.withoutOld(batch)

@@ -7,7 +7,9 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 )
@@ -111,4 +113,61 @@ func (t *LogThrottle) Over() bool {
 	failing := t.failing
 	t.failing = false
 	return failing
+}
+
+// maxCauses is the maximum number of causes that a CauseThrottle logs apart.
+const maxCauses = 8
+
+// CauseThrottle is a LogThrottle for each cause of a lasting failure, so that it logs a new cause
+// at once. Errors that differ only in digits, such as ports, have the same cause. Beyond some
+// causes at a time, further ones share a throttle. The zero value is ready to use. It is safe for
+// concurrent use.
+type CauseThrottle struct {
+	Every time.Duration // 0: DefaultEvery
+
+	mu     sync.Mutex
+	causes map[string]*LogThrottle // "": further ones
+}
+
+// Warn logs a failure as a warning, or counts it as suppressed. It reports whether it logged.
+func (t *CauseThrottle) Warn(logger *slog.Logger, now time.Time, message string, err error, attrs ...slog.Attr) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.of(err, now).Warn(logger, now, message, append(attrs, slog.String("error", err.Error()))...)
+}
+
+// of returns the throttle of an error's cause. The caller holds mu.
+func (t *CauseThrottle) of(err error, now time.Time) *LogThrottle {
+	cause := strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, err.Error())
+	every := cmp.Or(t.Every, DefaultEvery)
+	if t.causes[cause] == nil {
+		maps.DeleteFunc(t.causes, func(_ string, l *LogThrottle) bool { return !l.failing && now.Sub(l.last) >= every })
+		if len(t.causes) >= maxCauses {
+			cause = ""
+		}
+	}
+	if t.causes == nil {
+		t.causes = map[string]*LogThrottle{}
+	}
+	if t.causes[cause] == nil {
+		t.causes[cause] = &LogThrottle{Every: every}
+	}
+	return t.causes[cause]
+}
+
+// Over reports whether failures were logged since the last call, so that the caller can log
+// their end.
+func (t *CauseThrottle) Over() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	over := false
+	for _, l := range t.causes {
+		over = l.Over() || over
+	}
+	return over
 }

@@ -3,6 +3,7 @@ package retry
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -85,5 +86,48 @@ func TestLogThrottle(t *testing.T) {
 	}
 	if throttle.Log(logger, slog.LevelError, now.Add(2*time.Minute), "failed") || throttle.Over() {
 		t.Error("a failure soon after is logged, or its end would be")
+	}
+}
+
+// TestCauseThrottle: a new cause is logged at once, and a known one rarely, even after an end.
+// Many causes share a throttle.
+func TestCauseThrottle(t *testing.T) {
+	var log bytes.Buffer
+	logger, now := slog.New(slog.NewTextHandler(&log, nil)), time.Unix(1e9, 0)
+	throttle := CauseThrottle{Every: time.Minute}
+	if throttle.Over() {
+		t.Error("an end before a failure")
+	}
+	for i, step := range []struct {
+		cause        string
+		logged, over bool
+	}{
+		{"read from port 1: refused", true, false},
+		{"read from port 23: refused", false, false},
+		{"unknown token", true, true},
+		{"unknown token", false, false},
+		{"expired token", true, true},
+	} {
+		if logged := throttle.Warn(logger, now.Add(time.Duration(i)*time.Second), "failed", errors.New(step.cause)); logged != step.logged {
+			t.Errorf("step %d: %s: logged %t", i, step.cause, logged)
+		}
+		if step.over && !throttle.Over() {
+			t.Errorf("step %d: no end", i)
+		}
+	}
+	if throttle.Over() {
+		t.Error("an end is worth one line")
+	}
+	logged := 0
+	for i := range 100 {
+		if throttle.Warn(logger, now, "failed", errors.New(strings.Repeat("x", i+1))) {
+			logged++
+		}
+	}
+	if logged > maxCauses {
+		t.Errorf("%d lines of 100 causes", logged)
+	}
+	if later := now.Add(2 * time.Minute); !throttle.Over() || !throttle.Warn(logger, later, "failed", errors.New("another")) || len(throttle.causes) != 1 {
+		t.Errorf("later: %d causes", len(throttle.causes))
 	}
 }
