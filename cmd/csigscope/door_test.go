@@ -86,9 +86,9 @@ func TestDoor(t *testing.T) {
 	}{
 		{"token", "", []string{"--server-ca", ca.File, "--token-file", good}},
 		{"certificate", "", []string{"--server-ca", ca.File, "--client-cert", noc.Cert, "--client-key", noc.Key}},
-		{"wrong token", "no valid credential", []string{"--server-ca", ca.File, "--token-file", bad}},
-		{"certificate of nobody", "no list here has its name", []string{"--server-ca", ca.File, "--client-cert", stranger.Cert, "--client-key", stranger.Key}},
-		{"nothing", "no valid credential", []string{"--server-ca", ca.File}},
+		{"wrong token", "the token is unknown or has expired", []string{"--server-ca", ca.File, "--token-file", bad}},
+		{"certificate of nobody", "no list of the server has its name", []string{"--server-ca", ca.File, "--client-cert", stranger.Cert, "--client-key", stranger.Key}},
+		{"nothing", "no credential was sent", []string{"--server-ca", ca.File}},
 		{"a server that nobody vouches for", "certificate", []string{"--token-file", good}},
 	} {
 		c, err := newTestClient(t, d.URL(), tc.flags...)

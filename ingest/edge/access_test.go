@@ -202,7 +202,7 @@ func TestWho(t *testing.T) {
 	if strings.Contains(log, "hunter") {
 		t.Errorf("a credential is in the log: %s", log)
 	}
-	if !strings.Contains(log, "who=te role=read by=token peer=192.0.2.1:1234 method=GET path=/api/v1/cells status=200 ms=0 query=\"\" rows=7") {
+	if !strings.Contains(log, "who=te role=read by=token address=192.0.2.1:1234 method=GET path=/api/v1/cells status=200 ms=0 query=\"\" rows=7") {
 		t.Errorf("log %s", log)
 	}
 	s := f.Stats()

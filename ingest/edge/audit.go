@@ -172,7 +172,7 @@ func (a *audit) write(q *request, status int, r *http.Request, took time.Duratio
 		return
 	}
 	line := []slog.Attr{
-		slog.String("who", q.peer.Name), slog.String("role", string(q.peer.Role)), slog.String("by", string(q.peer.Credential)), slog.String("peer", r.RemoteAddr),
+		slog.String("who", q.peer.Name), slog.String("role", string(q.peer.Role)), slog.String("by", string(q.peer.Credential)), slog.String("address", r.RemoteAddr),
 		slog.String("method", Truncated(r.Method)), slog.String("path", Truncated(r.URL.Path)), slog.Int("status", status),
 		slog.Float64("ms", float64(took)/float64(time.Millisecond)),
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -135,12 +136,22 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Set("Authorization", "Bearer "+t.token.get())
 	}
 	answer, err := t.current().RoundTrip(r)
+	if refusesCertificate(err) {
+		return nil, fmt.Errorf("%w: the server refused the certificate of this client, or requires one and got none: its log has the reason", err)
+	}
 	if err == nil && r.URL.Scheme == "http" && answer.StatusCode == http.StatusBadRequest && !answer.ProtoAtLeast(1, 1) {
 		if err := wantsTLS(answer); err != nil {
 			return nil, err
 		}
 	}
 	return answer, err
+}
+
+// refusesCertificate reports whether the other end broke off a handshake because of this end's
+// certificate, or for want of one.
+func refusesCertificate(err error) bool {
+	alert, ok := errors.AsType[*net.OpError](err)
+	return ok && alert.Op == "remote error" && strings.Contains(alert.Error(), "certificate")
 }
 
 // ErrWantsTLS is returned for a request by http to an address that expects https.

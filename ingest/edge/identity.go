@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -120,7 +121,7 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason_%d", uint8(r))
 }
 
-// refusedPeer is the error for a refused peer. Its text is for logs, not for the peer.
+// refusedPeer is the error for a refused client. Its text is for logs, not for the client.
 type refusedPeer struct {
 	reason Reason
 	name   string // empty if unknown
@@ -128,7 +129,7 @@ type refusedPeer struct {
 }
 
 func (e *refusedPeer) Error() string {
-	text := "refuse peer: " + e.reason.String()
+	text := "refuse client: " + e.reason.String()
 	if e.name != "" {
 		text += fmt.Sprintf(": %q", e.name)
 	}
@@ -140,10 +141,14 @@ func (e *refusedPeer) Error() string {
 
 func (e *refusedPeer) Unwrap() error { return e.cause }
 
-// Errors of Identify, worded for the refused peer; the log has more detail.
+// Errors of Identify, worded for the refused client: it learns which credential the server got of
+// it, and the log has the reason.
 var (
-	ErrUnknown   = errors.New("no valid credential: expected a client certificate or a bearer token")
-	ErrNotListed = errors.New("the credential is valid, and no list here has its name")
+	ErrNone        = errors.New("no credential was sent: expected a client certificate or a bearer token")
+	ErrToken       = errors.New("the token is unknown or has expired: the log of the server says which")
+	ErrNoTokens    = errors.New("this server takes no tokens")
+	ErrCertificate = errors.New("the client certificate is not accepted: the log of the server has the reason")
+	ErrNotListed   = errors.New("the credential is valid, but no list of the server has its name")
 )
 
 // gate identifies peers and refuses unknown ones. It is safe for concurrent use.
@@ -211,7 +216,7 @@ func (g *gate) configFor(peer net.Addr) *tls.Config {
 			if g.clients != nil || g.auth.Anonymous.Name != "" {
 				return nil
 			}
-			g.refusedConn(NoCredential, slog.String("peer", peer.String()))
+			g.refusedConn(NoCredential, slog.String("address", peer.String()))
 			return &refusedPeer{reason: NoCredential, cause: errCertificate}
 		}
 		if _, refused := g.verified.verify(cs.PeerCertificates, k.Pool, g.now()); refused != nil {
@@ -227,7 +232,7 @@ var errCertificate = errors.New("expected a client certificate")
 
 func describe(peer string, c *x509.Certificate, err error) []slog.Attr {
 	return []slog.Attr{
-		slog.String("peer", peer), slog.String("subject", Truncated(c.Subject.String())), slog.String("issuer", Truncated(c.Issuer.String())),
+		slog.String("address", peer), slog.String("subject", Truncated(c.Subject.String())), slog.String("issuer", Truncated(c.Issuer.String())),
 		slog.String("serial", c.SerialNumber.Text(16)), slog.Time("not_after", c.NotAfter), slog.String("error", Truncated(err.Error())),
 	}
 }
@@ -244,12 +249,30 @@ func (g *gate) Identify(r *http.Request) (Peer, error) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		g.refused(refused.reason, describe(r.RemoteAddr, r.TLS.PeerCertificates[0], refused)...)
 	} else {
-		g.refused(refused.reason, slog.String("peer", r.RemoteAddr), slog.String("name", refused.name))
+		attrs := []slog.Attr{slog.String("address", r.RemoteAddr)}
+		if refused.name != "" {
+			attrs = append(attrs, slog.String("name", refused.name))
+		}
+		if refused.cause != nil {
+			attrs = append(attrs, slog.String("error", refused.cause.Error()))
+		}
+		g.refused(refused.reason, attrs...)
 	}
-	if refused.reason == NotListed {
-		return Peer{}, ErrNotListed
+	return Peer{}, refused.answer()
+}
+
+// answer returns the error for the client.
+func (e *refusedPeer) answer() error {
+	switch e.reason {
+	case NotListed:
+		return fmt.Errorf("%w: %q", ErrNotListed, e.name)
+	case NoCredential:
+		return ErrNone
+	case UnknownToken, ExpiredToken:
+		return cmp.Or(e.cause, ErrToken)
+	default:
+		return ErrCertificate
 	}
-	return Peer{}, ErrUnknown
 }
 
 func (g *gate) identify(r *http.Request) (Peer, *refusedPeer) {
@@ -266,7 +289,9 @@ func (g *gate) identify(r *http.Request) (Peer, *refusedPeer) {
 			return Peer{}, &refusedPeer{reason: why, name: c.name}
 		}
 		return g.allowed(Peer{Name: c.name, Role: c.role, Credential: ByToken})
-	case !hasToken && g.auth.Anonymous.Name != "":
+	case hasToken:
+		return Peer{}, &refusedPeer{reason: UnknownToken, cause: ErrNoTokens}
+	case g.auth.Anonymous.Name != "":
 		return g.allowed(g.auth.Anonymous)
 	}
 	return Peer{}, &refusedPeer{reason: NoCredential}

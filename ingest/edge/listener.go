@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -73,13 +74,13 @@ func (l *listener) accept() (net.Conn, error) {
 		}
 		conn, displaced, why := l.slots.take(c)
 		if displaced != nil {
-			l.refused(DisplacedConn, slog.String("peer", displaced.RemoteAddr().String()))
+			l.refused(DisplacedConn, slog.String("address", displaced.RemoteAddr().String()))
 			displaced.Conn.Close()
 		}
 		if conn != nil {
 			return conn, nil
 		}
-		l.refused(why, slog.String("peer", c.RemoteAddr().String()))
+		l.refused(why, slog.String("address", c.RemoteAddr().String()))
 		if l.tls == nil {
 			_ = c.SetDeadline(time.Now().Add(time.Second))
 			_, _ = io.WriteString(c, "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\nRetry-After: 1\r\n\r\n")
@@ -129,12 +130,15 @@ const expectedHTTPS = "expected https"
 // reported displaced connections.
 func (l *listener) refuse(peer net.Addr, err error) {
 	_, reported := errors.AsType[*refusedPeer](err)
+	if refusesCertificate(err) {
+		err = fmt.Errorf("%w: the client does not accept the certificate of this server: its log has the reason", err)
+	}
 	switch {
 	case reported, errors.Is(err, net.ErrClosed): // the latter was displaced by another
 	case errors.Is(err, io.EOF): // health checks of load balancers connect and send nothing
 		l.refused(Handshake)
 	default:
-		l.refused(Handshake, slog.String("peer", peer.String()), slog.String("error", Truncated(err.Error())))
+		l.refused(Handshake, slog.String("address", peer.String()), slog.String("error", Truncated(err.Error())))
 	}
 	// Answer a plain-HTTP client with the cause.
 	inClear, ok := errors.AsType[tls.RecordHeaderError](err)

@@ -263,7 +263,7 @@ func (s *Server) Guard(next http.Handler) http.Handler {
 			err = s.pages.Check(r)
 		}
 		if err != nil {
-			s.cfg.Refused(ForeignOrigin, slog.String("peer", r.RemoteAddr), slog.String("error", Truncated(err.Error())))
+			s.cfg.Refused(ForeignOrigin, slog.String("address", r.RemoteAddr), slog.String("error", Truncated(err.Error())))
 			WriteProblem(w, http.StatusForbidden, err.Error())
 			return
 		}
@@ -280,8 +280,8 @@ func (s *Server) checkHost(r *http.Request) error {
 }
 
 // Identify returns the client that sent a request. It verifies certificates again, because a
-// connection can outlive its certificate, the authority and the lists. Its error is ErrUnknown
-// or ErrNotListed. It requires Auth.
+// connection can outlive its certificate, the authority and the lists. Its errors are for the
+// client. It requires Auth.
 func (s *Server) Identify(r *http.Request) (Peer, error) { return s.gate.Identify(r) }
 
 // Names returns the names that have a token.

@@ -444,7 +444,7 @@ func TestHandshakes(t *testing.T) {
 		{"speaks in the clear", say("GET / HTTP/1.1\r\n\r\n"), "does not look like a TLS handshake"},
 		{"speaks nonsense", say(strings.Repeat("\x00", 100)), "does not look like a TLS handshake"},
 		{"old version", shake(func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 }), "unsupported version"},
-		{"does not know us", shake(func(c *tls.Config) { c.RootCAs = x509.NewCertPool() }), "bad certificate"},
+		{"does not know us", shake(func(c *tls.Config) { c.RootCAs = x509.NewCertPool() }), "the client does not accept the certificate of this server"},
 		{"no certificate", shake(func(c *tls.Config) { c.Certificates = nil }), "no_credential"},
 	} {
 		conn, err := net.Dial("tcp", address)

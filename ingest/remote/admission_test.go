@@ -107,7 +107,7 @@ func TestNotListed(t *testing.T) {
 			}
 		}
 		_, err := pushOnce(t, client, validRequest(t, 1))
-		if tc.good && err != nil || !tc.good && (connect.CodeOf(err) != connect.CodeUnauthenticated || !strings.Contains(err.Error(), "no list here has its name")) {
+		if tc.good && err != nil || !tc.good && (connect.CodeOf(err) != connect.CodeUnauthenticated || !strings.Contains(err.Error(), "no list of the server has its name")) {
 			t.Errorf("%+v: %v", tc, err)
 		}
 	}

@@ -56,8 +56,8 @@ func TestCertificates(t *testing.T) {
 		{"for servers", ca.Issue("server", hour, func(c *x509.Certificate) {
 			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 		}), "", ReasonForeignCertificate, "CN=server"},
-		{"nameless", ca.Issue("", hour), "", ReasonNamelessCertificate, "peer=127.0.0.1"},
-		{"none", edge.TLSFiles{CA: ca.File}, "", ReasonNoCredential, "peer=127.0.0.1"},
+		{"nameless", ca.Issue("", hour), "", ReasonNamelessCertificate, "address=127.0.0.1"},
+		{"none", edge.TLSFiles{CA: ca.File}, "", ReasonNoCredential, "address=127.0.0.1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l, log := newLedger(), &logBuffer{}
@@ -73,6 +73,9 @@ func TestCertificates(t *testing.T) {
 					t.Errorf("%v, %+v, want %s let in", err, st.Exporters, tc.want)
 				}
 				return
+			}
+			if err != nil && strings.Contains(err.Error(), "remote error") && !strings.Contains(err.Error(), "or requires one and got none") {
+				t.Errorf("%v: the exporter does not learn that its certificate matters", err)
 			}
 			if st := s.Stats(); err == nil || st.Unauthenticated.Refused[tc.reason] == 0 || len(st.Exporters) != 0 {
 				t.Errorf("%v, %+v, want %s", err, st.Unauthenticated, tc.reason)
@@ -139,11 +142,11 @@ func TestTokens(t *testing.T) {
 		t.Errorf("forged: %v", err)
 	}
 	for secret, reason := range map[string]Reason{"bad": ReasonUnknownToken, "old": ReasonExpiredToken} {
-		if err := try(secret, ""); connect.CodeOf(err) != connect.CodeUnauthenticated || s.Stats().Unauthenticated.Refused[reason] != 1 {
+		if err := try(secret, ""); connect.CodeOf(err) != connect.CodeUnauthenticated || !errorSays(err, edge.ErrToken) || s.Stats().Unauthenticated.Refused[reason] != 1 {
 			t.Errorf("%s: %v, %+v", secret, err, s.Stats().Unauthenticated)
 		}
 	}
-	if text := log.String(); !strings.Contains(text, "calls_itself=host2") || !strings.Contains(text, "reason=expired_token peer=127.0.0.1") || !strings.Contains(text, "name=host2") {
+	if text := log.String(); !strings.Contains(text, "calls_itself=host2") || !strings.Contains(text, "reason=expired_token address=127.0.0.1") || !strings.Contains(text, "name=host2") {
 		t.Errorf("log %s", text)
 	}
 	if n := s.Stats().Total.Refused[ReasonForged]; n != 1 {
@@ -159,6 +162,44 @@ func TestTokens(t *testing.T) {
 	clock.add(2 * time.Second)
 	if err := try("next", ""); err != nil {
 		t.Errorf("after a bad change: %v", err)
+	}
+}
+
+// errorSays reports whether the client learns an error of the collector.
+func errorSays(err, want error) bool {
+	return err != nil && strings.Contains(err.Error(), want.Error())
+}
+
+// TestMissingCredentials: a client learns whether the collector got a credential, and which it takes.
+func TestMissingCredentials(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "tokens")
+	edgetest.WriteTokens(t, file, edgetest.TokenLine("host1", "", "good", ""), edgetest.TokenLine("host2", "", "other", ""))
+	token := filepath.Join(dir, "token")
+	if err := os.WriteFile(token, []byte("other\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		auth      edge.Auth
+		tokenFile string
+		want      error
+	}{
+		{edge.Auth{Clients: file}, "", edge.ErrNone},
+		{edge.Auth{Clients: file}, token, edge.ErrNotListed},
+		{edge.Auth{Anonymous: edge.Peer{Name: "host1"}}, token, edge.ErrNoTokens},
+	} {
+		log, cfg := &logBuffer{}, testConfig(t)
+		cfg.Auth, cfg.Permits, cfg.Logger = tc.auth, []Permit{{Name: "host1"}}, log.logger()
+		s := startCollector(t, cfg, newLedger(), "")
+		client := clientConfig(t, s.url)
+		client.TokenFile = tc.tokenFile
+		_, err := pushOnce(t, client, nil)
+		if !errorSays(err, tc.want) || errors.Is(tc.want, edge.ErrNotListed) && !strings.Contains(err.Error(), `"host2": collect.ingest`) {
+			t.Errorf("%v, want %v", err, tc.want)
+		}
+		if text := log.String(); !strings.Contains(text, "refused a client") || !strings.Contains(text, "address=127.0.0.1") {
+			t.Errorf("log %s", text)
+		}
 	}
 }
 

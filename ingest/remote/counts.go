@@ -105,7 +105,7 @@ func countUp(c *atomic.Uint64, n uint64) {
 }
 
 // refuse counts a refusal and logs it at a limited rate.
-func (c *counts) refuse(logger *slog.Logger, now time.Time, r Reason, attrs ...slog.Attr) {
+func (c *counts) refuse(logger *slog.Logger, now time.Time, message string, r Reason, attrs ...slog.Attr) {
 	c.refused[r].Add(1)
-	c.throttles[r].Warn(logger, now, "refused a request, windows or findings", append([]slog.Attr{slog.String("reason", r.String())}, attrs...)...)
+	c.throttles[r].Warn(logger, now, message, append([]slog.Attr{slog.String("reason", r.String())}, attrs...)...)
 }

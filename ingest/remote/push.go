@@ -20,7 +20,7 @@ type service struct{ *Server }
 func (s service) Push(ctx context.Context, r *connect.Request[wire.PushRequest]) (*connect.Response[wire.PushResponse], error) {
 	c := callOf(ctx)
 	if c == nil {
-		return nil, connect.NewError(connect.CodeUnauthenticated, edge.ErrUnknown)
+		return nil, unauthenticated(edge.ErrNone)
 	}
 	c.decoded = true
 	answer, err := s.take(ctx, c, r.Msg)

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ func callOf(ctx context.Context) *call {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	client, err := s.edge.Identify(r)
 	if err != nil {
-		s.fail(w, r, connect.NewError(connect.CodeUnauthenticated, err))
+		s.fail(w, r, unauthenticated(err))
 		return
 	}
 	var e *exporter
@@ -54,13 +55,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case slices.Contains(in.peers, client.Name):
 		e = s.peer(client.Name, &in.peer)
 	case limits == nil: // removed from the list a moment ago
-		s.fail(w, r, connect.NewError(connect.CodeUnauthenticated, edge.ErrNotListed))
+		s.fail(w, r, unauthenticated(fmt.Errorf("%w: %q", edge.ErrNotListed, client.Name)))
 		return
 	default:
 		e = s.exporter(client.Name, limits)
 	}
 	if e == nil {
-		s.refuseUnauthenticated(ReasonExporters, slog.String("exporter", client.Name), slog.String("peer", r.RemoteAddr))
+		s.refuseUnauthenticated(ReasonExporters, slog.String("exporter", client.Name), slog.String("address", r.RemoteAddr))
 		s.fail(w, r, later(time.Minute))
 		return
 	}
@@ -74,6 +75,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := s.serve(w, r, e); err != nil {
 		s.fail(w, r, err)
 	}
+}
+
+// unauthenticated returns the answer to a client that Identify refused.
+func unauthenticated(err error) error {
+	if errors.Is(err, edge.ErrNotListed) {
+		err = fmt.Errorf("%w: collect.ingest of the collector needs it among exporters or peers", err)
+	}
+	return connect.NewError(connect.CodeUnauthenticated, err)
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, e *exporter) error {
@@ -113,14 +122,14 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, e *exporter) erro
 	defer c.release()
 	// A credential may be revoked during a slow request.
 	if peer, err := s.edge.Identify(r); err != nil || peer.Name != e.name {
-		return connect.NewError(connect.CodeUnauthenticated, edge.ErrUnknown)
+		return unauthenticated(cmp.Or(err, edge.ErrNotListed))
 	}
 	r = r.WithContext(context.WithValue(ctx, callKey{}, c))
 	r.Body, r.ContentLength = io.NopCloser(body), int64(body.Len())
 	watched := &edge.StatusWriter{ResponseWriter: w}
 	s.handler.ServeHTTP(watched, r)
 	if !c.decoded {
-		s.refuse(e, reasonOfAnswer(watched), slog.String("peer", r.RemoteAddr), slog.Int("status", watched.Status))
+		s.refuse(e, reasonOfAnswer(watched), slog.String("address", r.RemoteAddr), slog.Int("status", watched.Status))
 	}
 	if body.Cap() <= s.limits.MaxMessage {
 		s.bodies.Put(body)
@@ -134,7 +143,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, e *exporter, i
 	most := int64(s.limits.MaxMessage + frame)
 	tooLarge := connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("message larger than %d bytes", s.limits.MaxMessage))
 	if r.ContentLength > most {
-		s.refuse(e, ReasonOversized, slog.Int64("bytes", r.ContentLength), slog.String("peer", r.RemoteAddr))
+		s.refuse(e, ReasonOversized, slog.Int64("bytes", r.ContentLength), slog.String("address", r.RemoteAddr))
 		return tooLarge
 	}
 	control := http.NewResponseController(w)
@@ -145,7 +154,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, e *exporter, i
 	e.counts.requests.Add(1)
 	e.counts.bytes.Add(uint64(n))
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		s.refuse(e, ReasonOversized, slog.Int64("limit", large.Limit), slog.String("peer", r.RemoteAddr))
+		s.refuse(e, ReasonOversized, slog.Int64("limit", large.Limit), slog.String("address", r.RemoteAddr))
 		return tooLarge
 	}
 	if err != nil {
@@ -185,7 +194,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	if err := s.errors.Write(w, r, err); err != nil {
-		s.logger.Debug("answer not delivered", slog.String("peer", r.RemoteAddr), slog.String("error", err.Error()))
+		s.logger.Debug("answer not delivered", slog.String("address", r.RemoteAddr), slog.String("error", err.Error()))
 	}
 }
 

@@ -46,7 +46,7 @@ func TestHandshakesAreCounted(t *testing.T) {
 		t.Errorf("%+v, want 22 handshakes counted", st.Unauthenticated)
 	}
 	text := log.String()
-	if n := strings.Count(text, "reason=handshake"); n != 2 || !strings.Contains(text, "peer=127.0.0.1:") || !strings.Contains(text, "left_out=19") {
+	if n := strings.Count(text, "reason=handshake"); n != 2 || !strings.Contains(text, "address=127.0.0.1:") || !strings.Contains(text, "left_out=19") {
 		t.Errorf("%d lines, want 2, of which one says how many are left out: %s", n, text)
 	}
 }

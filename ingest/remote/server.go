@@ -138,12 +138,12 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 }
 
 func (s *Server) refuseUnauthenticated(r Reason, attrs ...slog.Attr) {
-	s.unauthenticated.refuse(s.logger, s.now(), r, attrs...)
+	s.unauthenticated.refuse(s.logger, s.now(), "refused a client", r, attrs...)
 }
 
 // refuse counts and logs a refusal of an exporter.
 func (s *Server) refuse(e *exporter, r Reason, attrs ...slog.Attr) {
-	e.counts.refuse(s.logger, s.now(), r, append([]slog.Attr{slog.String("exporter", e.name)}, attrs...)...)
+	e.counts.refuse(s.logger, s.now(), "refused a request, windows or findings", r, append([]slog.Attr{slog.String("exporter", e.name)}, attrs...)...)
 }
 
 // HoldNames registers the collector's own description, in place of an earlier one. The caller writes

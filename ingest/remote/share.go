@@ -18,7 +18,7 @@ import (
 func (s service) Share(ctx context.Context, r *connect.Request[wire.ShareRequest]) (*connect.Response[wire.ShareResponse], error) {
 	c := callOf(ctx)
 	if c == nil {
-		return nil, connect.NewError(connect.CodeUnauthenticated, edge.ErrUnknown)
+		return nil, unauthenticated(edge.ErrNone)
 	}
 	c.decoded = true
 	answer, err := s.takeShared(ctx, c.exporter, r.Msg)
