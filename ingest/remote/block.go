@@ -85,18 +85,33 @@ func checkWindow(b *aggregate.Block) error {
 	return nil
 }
 
+// column is a field of a message with a value for each row.
+type column struct {
+	name   string // in ingest.proto
+	values int
+}
+
+// equalLengths checks that columns have as many values as the first one.
+func equalLengths(first column, others ...column) error {
+	for _, c := range others {
+		if c.values != first.values {
+			return fmt.Errorf("%s has %d values: expected %d, as many as %s has", c.name, c.values, first.values, first.name)
+		}
+	}
+	return nil
+}
+
 func checkColumns(b *aggregate.Block, m *wire.Block) error {
 	n := b.Len()
 	if n == 0 {
 		return fmt.Errorf("no rows")
 	}
-	for i, length := range [...]int{
-		len(b.Kind), len(b.Encoding), len(b.SrcGroup), len(b.DstGroup), len(b.Location), len(b.Observations), len(b.Bytes),
-		len(b.Sum), len(b.Min), len(b.Max), len(b.Untouched), len(b.Trimmed), len(b.Heavy), len(b.HeavySum), len(m.GetDistSize()),
-	} {
-		if length != n {
-			return fmt.Errorf("column %d has %d rows: expected %d", i+1, length, n)
-		}
+	if err := equalLengths(column{"signal", n}, column{"kind", len(b.Kind)}, column{"encoding", len(b.Encoding)},
+		column{"src_group", len(b.SrcGroup)}, column{"dst_group", len(b.DstGroup)}, column{"location", len(b.Location)},
+		column{"observations", len(b.Observations)}, column{"bytes", len(b.Bytes)}, column{"sum", len(b.Sum)}, column{"min", len(b.Min)},
+		column{"max", len(b.Max)}, column{"untouched", len(b.Untouched)}, column{"trimmed", len(b.Trimmed)}, column{"heavy", len(b.Heavy)},
+		column{"heavy_sum", len(b.HeavySum)}, column{"dist_size", len(m.GetDistSize())}); err != nil {
+		return err
 	}
 	for name, length := range map[string]int{"samples": len(b.Samples), "unjudged": len(b.Unjudged), "evidence": len(b.Evidence)} {
 		if length != 0 && length != n {

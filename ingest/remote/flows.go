@@ -44,14 +44,13 @@ func takeFlows(b *aggregate.Block, m *wire.Flows) error {
 	if b.Resolution < int64(time.Second) {
 		return fmt.Errorf("flows of a window of %d ns: expected 1 s or longer", b.Resolution)
 	}
-	for i, length := range [...]int{
-		len(m.GetSignal()), len(m.GetProtocol()), len(m.GetSourcePort()), len(m.GetDestinationPort()), len(m.GetSrcGroup()), len(m.GetDstGroup()),
-		len(m.GetObservations()), len(m.GetBytes()), len(m.GetMeasured()), len(m.GetSum()), len(m.GetMin()), len(m.GetMax()),
-		len(m.GetHeavy()), len(m.GetHeavySum()), len(m.GetLocation()), len(m.GetLocationHeavy()),
-	} {
-		if length != n {
-			return fmt.Errorf("column %d of flows has %d rows: expected %d", i+1, length, n)
-		}
+	if err := equalLengths(column{"kind", n}, column{"signal", len(m.GetSignal())}, column{"protocol", len(m.GetProtocol())},
+		column{"source_port", len(m.GetSourcePort())}, column{"destination_port", len(m.GetDestinationPort())},
+		column{"src_group", len(m.GetSrcGroup())}, column{"dst_group", len(m.GetDstGroup())}, column{"observations", len(m.GetObservations())},
+		column{"bytes", len(m.GetBytes())}, column{"measured", len(m.GetMeasured())}, column{"sum", len(m.GetSum())}, column{"min", len(m.GetMin())},
+		column{"max", len(m.GetMax())}, column{"heavy", len(m.GetHeavy())}, column{"heavy_sum", len(m.GetHeavySum())},
+		column{"location", len(m.GetLocation())}, column{"location_heavy", len(m.GetLocationHeavy())}); err != nil {
+		return fmt.Errorf("flows: %w", err)
 	}
 	if length := len(m.GetSampled()); length != 0 && length != n {
 		return fmt.Errorf("sampled of flows has %d rows: expected %d or none", length, n)

@@ -184,16 +184,16 @@ func (p *push) keepBatch(it *item, blocks []*aggregate.Block) bool {
 func observationsOf(m *wire.Observations, to []decode.Observation) ([]decode.Observation, error) {
 	n := len(m.GetKind())
 	if n == 0 {
-		return nil, errors.New("no observations")
+		return nil, errors.New("no observations: kind is empty")
 	}
-	for i, length := range [...]int{
-		len(m.GetTimeNs()), len(m.GetSource()) / 16, len(m.GetDestination()) / 16, len(m.GetSourcePort()), len(m.GetDestinationPort()),
-		len(m.GetProtocol()), len(m.GetEncoding()), len(m.GetType()), len(m.GetValue()), len(m.GetLocator()), len(m.GetFlags()),
-		len(m.GetFrameBytes()), len(m.GetAcknowledgement()),
-	} {
-		if length != n {
-			return nil, fmt.Errorf("column %d has %d rows: expected %d", i, length, n)
-		}
+	if err := equalLengths(column{"kind", n}, column{"time_ns", len(m.GetTimeNs())}, column{"source_port", len(m.GetSourcePort())},
+		column{"destination_port", len(m.GetDestinationPort())}, column{"protocol", len(m.GetProtocol())}, column{"encoding", len(m.GetEncoding())},
+		column{"type", len(m.GetType())}, column{"value", len(m.GetValue())}, column{"locator", len(m.GetLocator())}, column{"flags", len(m.GetFlags())},
+		column{"frame_bytes", len(m.GetFrameBytes())}, column{"acknowledgement", len(m.GetAcknowledgement())}); err != nil {
+		return nil, err
+	}
+	if len(m.GetSource()) != 16*n || len(m.GetDestination()) != 16*n {
+		return nil, fmt.Errorf("source and destination have %d and %d bytes: expected %d, 16 for each observation", len(m.GetSource()), len(m.GetDestination()), 16*n)
 	}
 	at := int64(0)
 	for i := range n {

@@ -164,6 +164,16 @@ func TestInvalidObservations(t *testing.T) {
 	if l.blocks != 0 {
 		t.Error("something was stored")
 	}
+	for want, change := range map[string]func(*wire.Observations){
+		"acknowledgement has 19 values: expected 20, as many as kind has":                      func(o *wire.Observations) { o.Acknowledgement = o.Acknowledgement[1:] },
+		"source and destination have 319 and 320 bytes: expected 320, 16 for each observation": func(o *wire.Observations) { o.Source = o.Source[1:] },
+	} {
+		o := observationsToWire(observations(t, 1, 20))
+		change(o)
+		if _, err := observationsOf(o, nil); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
 	cfg.Observations = nil
 	o := observationsToWire(observations(t, 1, 20))
 	o.Stream, o.Incarnation, o.Seq = "nic", 1, 1
