@@ -12,8 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/ingest/wire"
 )
 
 // TestOutage: items exported while no collector runs wait on disk over restarts of the
@@ -341,5 +344,31 @@ func TestQuietOutage(t *testing.T) {
 	c.stop()
 	if said("cannot send windows") != 2 || said("answers again") != 1 {
 		t.Errorf("in the end:\n%s", log)
+	}
+}
+
+// TestRefusedStream: the log of an exporter names the stream that a collector refuses.
+func TestRefusedStream(t *testing.T) {
+	log := &logBuffer{}
+	cfg := clientConfig(t, "http://127.0.0.1:1")
+	cfg.Logger = log.logger()
+	c, err := OpenClient(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	body, err := proto.Marshal(&wire.PushRequest{
+		Blocks: []*wire.Block{{Stream: "eth0/0"}, {Stream: "eth0/1"}}, Records: []*wire.Record{{Stream: "eth0/2"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := wire.Outcome_OUTCOME_STORED
+	c.count(body, []wire.Outcome{stored, wire.Outcome_OUTCOME_STREAMS, stored})
+	c.count(body, []wire.Outcome{stored, stored, wire.Outcome_OUTCOME_PAST})
+	for _, want := range []string{"stream=eth0/1 reason=streams so_far=1", "stream=eth0/2 reason=past so_far=1"} {
+		if text := log.String(); !strings.Contains(text, want) {
+			t.Errorf("log %s, want %s", text, want)
+		}
 	}
 }

@@ -89,6 +89,18 @@ func itemsOf(body []byte) *wire.PushRequest {
 	return items
 }
 
+// streamsOf returns the streams of the n items of a message, in the order of their outcomes.
+func streamsOf(items *wire.PushRequest, n int) []string {
+	list := make([]string, 0, n)
+	for _, b := range items.GetBlocks() {
+		list = append(list, b.GetStream())
+	}
+	for _, r := range items.GetRecords() {
+		list = append(list, r.GetStream())
+	}
+	return append(list, make([]string, n)...)[:n]
+}
+
 func (m *missing) addBlock(reason string, b *wire.Block) {
 	k := missingKey{streamKey{b.GetStream(), b.GetIncarnation()}, b.GetEpoch(), b.GetResolutionNs(), reason}
 	observations := uint64(0)

@@ -321,7 +321,7 @@ func (c *Client) acknowledge(ctx context.Context, batch *pushBatch, answer *wire
 				return c.describedAgain()
 			}
 		}
-		c.count(own)
+		c.count(batch.body[r.from:r.to], own)
 		c.missRefused(batch.body[r.from:r.to], own[:r.blocks])
 		c.ack(r.number)
 		c.describedFor = 0
@@ -344,11 +344,12 @@ func (c *Client) describedAgain() error {
 // errAsked is the error for a collector that keeps asking for a description.
 var errAsked = errors.New("collector keeps asking for a description that it already has")
 
-// count counts the items of a finished record.
-func (c *Client) count(outcomes []wire.Outcome) {
+// count counts the items of a finished record, whose body it reads if one was refused.
+func (c *Client) count(body []byte, outcomes []wire.Outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, o := range outcomes {
+	var streams []string
+	for i, o := range outcomes {
 		switch o {
 		case wire.Outcome_OUTCOME_STORED:
 			c.stats.Stored++
@@ -359,8 +360,11 @@ func (c *Client) count(outcomes []wire.Outcome) {
 		default:
 			reason := reasonOf(o)
 			c.stats.Refused[reason.String()]++
-			c.refused[reason].Log(c.cfg.Logger, slog.LevelError, c.cfg.Now(), "collector refused a block",
-				slog.String("reason", reason.String()), slog.Uint64("so_far", c.stats.Refused[reason.String()]))
+			if streams == nil {
+				streams = streamsOf(itemsOf(body), len(outcomes))
+			}
+			c.refused[reason].Log(c.cfg.Logger, slog.LevelError, c.cfg.Now(), "collector refused a block or a record",
+				slog.String("stream", streams[i]), slog.String("reason", reason.String()), slog.Uint64("so_far", c.stats.Refused[reason.String()]))
 		}
 	}
 }

@@ -79,11 +79,11 @@ type ExporterLimits struct {
 // Limits bounds one exporter; see remote.Limits for the defaults.
 type Limits struct {
 	Requests    Quantity `yaml:"requests,omitempty" default:"50" help:"requests per second"`
-	Bytes       Bytes    `yaml:"bytes,omitempty" default:"8MiB" help:"bytes per second"`
-	Rows        Quantity `yaml:"rows,omitempty" default:"50000" help:"rows per second"`
+	Bytes       Bytes    `yaml:"bytes,omitempty" range:"205KiB.." default:"8MiB" help:"bytes per second"`
+	Rows        Quantity `yaml:"rows,omitempty" range:"6554.." default:"50000" help:"rows per second; 10 s of rows and of bytes have room for the largest message"`
 	WindowRows  Quantity `yaml:"window_rows,omitempty" default:"20000" help:"rows of a stream's window that keep their own keys; further rows are added up in overflow rows"`
 	WindowFlows Quantity `yaml:"window_flows,omitempty" default:"10000" help:"the same for rows of flows"`
-	Streams     Quantity `yaml:"streams,omitempty" default:"64" help:"streams, which are interfaces of its host"`
+	Streams     Quantity `yaml:"streams,omitempty" default:"64" help:"streams: one for each ring of each interface, and each that a transport pushes"`
 }
 
 func (l *Limits) limits() remote.Limits {

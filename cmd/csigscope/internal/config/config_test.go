@@ -180,7 +180,8 @@ func TestMistakes(t *testing.T) {
 		"collect: {ingest: {tls: {cert: c, key: k, ca: a}}}":                                           "any certificate of this authority could export",
 		"collect: {ingest: {tls: {cert: c, key: k, ca: a}, exporters: [{name: \"*\"}]}}":               "",
 		"collect: {ingest: {tokens: t, exporters: [{name: rack1-*, rows: 100000}]}}":                   "",
-		"collect: {ingest: {tokens: t, exporters: [{name: host1, rows: 100}]}}":                        "exporters: host1: limits",
+		"collect: {ingest: {tokens: t, exporters: [{name: host1, rows: 6553}]}}":                       "line 1: collect: ingest: exporters[0]: rows: 6553: expected at least 6554",
+		"collect: {ingest: {tokens: t, limits: {bytes: 200KB}}}":                                       "line 1: collect: ingest: limits: bytes: 200kB: expected at least 205KiB",
 		"collect: {ingest: {tokens: t, exporters: [{rows: 100000}]}}":                                  "expected 1 to 256 bytes",
 		"collect: {ingest: {tokens: t, exporters: [{name: host1, rate: 100}]}}":                        "rate",
 		"collect: {ingest: {anonymous: local, exporters: [{name: host1}]}}":                            "anonymous: local is not among the exporters",
@@ -317,6 +318,7 @@ func TestKeys(t *testing.T) {
 			ends++
 			besides := map[string]string{
 				"collect.taps[]": "interface: lo", "export.taps[]": "interface: lo", "collect.mirrors[]": "listen: 127.0.0.1\nkind: erspan",
+				"collect.ingest.exporters[]": "name: host1",
 			}
 			text, _ := fileWith(strings.Join(path, "."), end, besides)
 			if _, err := Parse([]byte(text)); err != nil {
@@ -334,7 +336,7 @@ func TestKeys(t *testing.T) {
 	for _, want := range []string{
 		"\n| `store.outbox.size` | size, at least 64MiB | 4GiB | largest size of the outbox;",
 		"\n| `collect.taps[].place` | receiver, sender, mid | from the section taps,",
-		"\n| `collect.mirrors{}.sessions", "\n| `api.limits.store_time` | duration, 1ms to 1h | 1m |",
+		"\n| `collect.mirrors{}.sessions", "\n| `export.collectors` | list of URLs |", "\n| `collect.ingest.peers` | list of names |", "\n| `api.limits.store_time` | duration, 1ms to 1h | 1m |",
 	} {
 		if want = strings.Replace(want, "mirrors{}", "mirrors[]", 1); !strings.Contains(out.String(), want) {
 			t.Errorf("the reference has no %q:\n%s", want, out.String())

@@ -260,6 +260,9 @@ func WriteReference(w io.Writer) error {
 			return
 		}
 		value := kind(f)
+		if f.Type.Kind() == reflect.Slice && f.Tag.Get("unit") != "" {
+			value = "list of " + value + "s"
+		}
 		if bounds := rangeText(f); bounds != "" {
 			value += ", " + bounds
 		}
