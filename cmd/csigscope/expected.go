@@ -22,7 +22,7 @@ import (
 
 const (
 	// expectEvery is the interval at which the live windows get the list of expected producers; they
-	// get it at once when a silent exporter sends its first request.
+	// get it within a second when a silent exporter sends its first request, and after a reload.
 	expectEvery = time.Minute
 	// expectAgain is the pause after the store did not answer.
 	expectAgain = 5 * time.Second
@@ -37,6 +37,7 @@ func (c *collector) expect(ctx context.Context) error {
 	var known []store.Producer
 	var failing retry.LogThrottle
 	for {
+		using := c.using.Load()
 		asked, cancel := context.WithTimeout(ctx, expectEvery)
 		list, err := c.db.store.Producers(asked, time.Now().Add(-store.ExpectFor))
 		cancel()
@@ -60,8 +61,8 @@ func (c *collector) expect(ctx context.Context) error {
 			}
 		}
 		c.feed.memory.Expect(expected, forgotten)
-		heard := func() bool { return !slices.Equal(c.silentExporters(), silent) }
-		if !sleepUntil(ctx, pause, heard) {
+		changed := func() bool { return c.using.Load() != using || !slices.Equal(c.silentExporters(), silent) }
+		if !sleepUntil(ctx, pause, changed) {
 			return nil
 		}
 	}

@@ -262,7 +262,12 @@ const lastPush = 5 * time.Second
 // run captures until ctx ends.
 func (e *exporting) run(ctx context.Context, reload <-chan os.Signal) error {
 	fmt.Fprintf(e.cmd.OutOrStdout(), "exporting from %s to %s\n", e.agent.Taps(), e.client.Stats().Collector)
-	return e.capturing.run(ctx, reload, nil, []func(context.Context) error{e.push})
+	if err := e.capturing.run(ctx, reload, nil, []func(context.Context) error{e.push}); err != nil {
+		return err
+	}
+	s := e.client.Stats()
+	fmt.Fprintf(e.cmd.OutOrStdout(), "blocks and records: %d acknowledged by collectors, %d wait in the spool\n", s.Stored+s.Repeated, s.Waiting)
+	return nil
 }
 
 // push sends spooled windows until ctx ends, and then briefly continues.

@@ -53,6 +53,12 @@ func TestExport(t *testing.T) {
 	host.waitRounds(dir, 1)
 	sendReserved(t, 4)
 	sent += len(stop()) + 4
+	if err := host.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if said := <-host.ended; !strings.Contains(said, "blocks and records: 0 acknowledged by collectors, ") {
+		t.Errorf("the exporter does not say that collectors have nothing:\n%s", said)
+	}
 	host.end(syscall.SIGTERM)
 	if !strings.Contains(host.log(), "windows wait in the spool") {
 		t.Errorf("the exporter does not say that windows wait:\n%s", host.log())
