@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -312,4 +313,17 @@ func liveHeap() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(sample)
 	return sample[0].Value.Uint64() >> 20
+}
+
+// TestReasonsDocumented: the README explains each reason.
+func TestReasonsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r := range NumReasons {
+		if !strings.Contains(string(text), "`"+r.String()+"`") {
+			t.Errorf("README.md has no %s", r)
+		}
+	}
 }

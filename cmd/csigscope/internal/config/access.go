@@ -25,7 +25,7 @@ func (c TLS) Files() edge.TLSFiles {
 
 // Credentials authenticate this end of a connection to collectors.
 type Credentials struct {
-	TLS       TLS    `yaml:"tls,omitempty" help:"ca is the authority of the collectors' certificates"`
+	TLS       TLS    `yaml:"tls,omitempty" help:"ca is the authority of the collectors' certificates; cert needs clientAuth if it has extendedKeyUsage"`
 	TokenFile string `yaml:"token_file,omitempty" unit:"file" help:"file with the bearer token of this host"`
 }
 
@@ -56,7 +56,7 @@ func (c *Peers) check() error {
 // Ingest configures which exporters may send, how they authenticate, and their limits.
 type Ingest struct {
 	Listen    Address        `yaml:"listen,omitempty" help:"address that exporters send to, such as 127.0.0.1:4319; needs tokens, an authority or anonymous in the section collect.ingest, and beyond loopback TLS too"`
-	TLS       TLS            `yaml:"tls,omitempty" help:"ca is the authority of the exporters' certificates"`
+	TLS       TLS            `yaml:"tls,omitempty" help:"ca is the authority of the certificates of exporters and peers, whose name is the first URI in them, else the first DNS name, else the common name; cert needs serverAuth if it has extendedKeyUsage"`
 	Tokens    string         `yaml:"tokens,omitempty" unit:"file" help:"file of lines NAME: SHA256-OF-THE-TOKEN [EXPIRES]"`
 	Anonymous string         `yaml:"anonymous,omitempty" help:"name of exporters without a credential: for loopback"`
 	Exporters []Exporter     `yaml:"exporters,omitempty" default:"all that have a credential" help:"exporters that may send; the first entry that matches a name applies, and its limits take precedence over the key limits. Exporters with a token or a full name here are expected: an alert reports those that never send"`
