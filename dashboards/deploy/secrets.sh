@@ -30,7 +30,7 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 
   -keyout secrets/authority/ca.key -out secrets/authority/ca.pem 2>/dev/null
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 365 -subj "/CN=csigscope collector" \
   -CA secrets/authority/ca.pem -CAkey secrets/authority/ca.key \
-  -addext basicConstraints=critical,CA:FALSE -addext "subjectAltName=$names" -addext extendedKeyUsage=serverAuth \
+  -addext basicConstraints=critical,CA:FALSE -addext "subjectAltName=$names" -addext extendedKeyUsage=serverAuth,clientAuth \
   -keyout secrets/collector/collector.key -out secrets/collector/collector.pem 2>/dev/null
 
 # token FOLDER: makes a token; the collector only gets its hash.

@@ -56,10 +56,14 @@ const (
 	// Not taken, and not final: its description is among PushResponse.describe.
 	Outcome_OUTCOME_UNDESCRIBED Outcome = 3
 	// Refused permanently, each for its reason.
-	Outcome_OUTCOME_INVALID     Outcome = 4  // a field is out of its range, or columns contradict each other
-	Outcome_OUTCOME_FUTURE      Outcome = 5  // a window begins too far ahead of the collector's clock
-	Outcome_OUTCOME_PAST        Outcome = 6  // a window is older than the collector takes
-	Outcome_OUTCOME_STALE       Outcome = 7  // an old number or incarnation: a replay, or a restored disk
+	// A field is out of its range, or columns contradict each other. The collector's log says which,
+	// at most one line in 10 s for each exporter and reason.
+	Outcome_OUTCOME_INVALID Outcome = 4
+	Outcome_OUTCOME_FUTURE  Outcome = 5 // a window begins too far ahead of the collector's clock
+	Outcome_OUTCOME_PAST    Outcome = 6 // a window is older than the collector takes
+	// The number is 1024 or more below the highest one of its incarnation, or the incarnation is
+	// below the latest 16 of its stream: a replay, or a restored disk.
+	Outcome_OUTCOME_STALE       Outcome = 7
 	Outcome_OUTCOME_STREAMS     Outcome = 8  // more streams than an exporter may have
 	Outcome_OUTCOME_FOREIGN     Outcome = 9  // the stream's producer belongs to another identity
 	Outcome_OUTCOME_UNSUPPORTED Outcome = 10 // the collector does not take this kind
@@ -1323,8 +1327,10 @@ func (x *Flows) GetSampled() []uint64 {
 // to another collector, a batch counts once if both have the same configuration.
 //
 // The stream is independent of a stream of blocks with the same name, and has no records. A new
-// process that keeps counting keeps the incarnation; a higher incarnation ends the lower ones, with
-// a gap since their last window.
+// process that keeps counting keeps the incarnation. A higher incarnation ends the runs of the lower
+// ones: a gap is recorded since their last window. Batches of a lower incarnation that come later,
+// such as from a queue on disk, are stored and count all the same. So a transport ends its old
+// process before the new one begins.
 type Observations struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Stream          string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
