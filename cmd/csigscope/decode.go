@@ -117,8 +117,8 @@ func list(cmd *cobra.Command, c replay.ListConfig, files []string) error {
 	counts := l.Counts()
 	if err == nil || counts.Packets > 0 { // otherwise no capture could be opened
 		counts.WriteText(cmd.ErrOrStderr())
+		replay.NoteMissing(cmd.ErrOrStderr(), counts.Packets, &counts.Decoded.Reasons, counts.Decoded.Tags, counts.Decoded.Reflections, c.Decode.Domain)
 	}
-	replay.NoteMissing(cmd.ErrOrStderr(), counts.Packets, &counts.Decoded.Reasons, counts.Decoded.Tags, counts.Decoded.Reflections, c.Decode.Domain)
 	if c.Follow && errors.Is(err, context.Canceled) {
 		return nil // an interrupt ends following
 	}
