@@ -309,6 +309,28 @@ func TestJUnit(t *testing.T) {
 }
 
 // Whatever the frames, nothing panics, and every packet is accounted for.
+// TestIdentifyCut: wherever the capture of a packet ends, it has an identity if its IP header is whole.
+func TestIdentifyCut(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, uecWide, 1)
+	d, err := decode.New(decode.Config{Domain: network(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := NewPacketIdentifier(d, 0, 1)
+	for _, p := range l.send(20) {
+		frame, header := l.frame(&p, 1), ipv4Len
+		if p.ip[0]>>4 == 6 {
+			header = ipv6Len
+		}
+		for n := range frame {
+			if id, hops, ok := k.Identify(frame[:n:n]); ok != (n >= len(frame)-len(p.ip)+header) || ok && (id == 0 || hops == 0) {
+				t.Errorf("version %d cut at %d of %d: %d, %d hops, %t", p.ip[0]>>4, n, len(frame), id, hops, ok)
+			}
+		}
+	}
+}
+
 func FuzzJudge(f *testing.F) {
 	l := newLab(f, uecWide, 1)
 	for _, p := range l.send(20) {

@@ -23,21 +23,22 @@ func NewPacketIdentifier(d *decode.Decoder, prefix int, key uint64) *PacketIdent
 }
 
 // Identify returns a number that almost certainly no other packet has, the same wherever the packet
-// is captured, never 0, and its remaining hops. ok is false for packets that are not IP. Numbers
-// are comparable only under the same prefix and key.
+// is captured, never 0, and its remaining hops. ok is false for packets that are not IP, and for those
+// whose capture ends in the IP header. Numbers are comparable only under the same prefix and key.
 func (k *PacketIdentifier) Identify(frame []byte) (id uint64, hops uint8, ok bool) {
 	etherType, packet, ok := k.decoder.Network(frame)
-	if !ok || etherType != etherIPv4 && etherType != etherIPv6 {
+	switch {
+	case !ok:
+		return 0, 0, false
+	case etherType == etherIPv4 && len(packet) >= ipv4Len:
+		hops = packet[8]
+	case etherType == etherIPv6 && len(packet) >= ipv6Len:
+		hops = packet[7]
+	default:
 		return 0, 0, false
 	}
 	one, ok := k.id.of(etherType, packet)
-	if !ok {
-		return 0, 0, false
-	}
-	if etherType == etherIPv4 {
-		return one.whole, packet[8], true
-	}
-	return one.whole, packet[7], true
+	return one.whole, hops, ok
 }
 
 // Segment is a TCP segment: its connection and direction, its data and its acknowledgement.
