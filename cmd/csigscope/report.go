@@ -157,7 +157,7 @@ func (f *reportFlags) captures(cmd *cobra.Command, files []string, n *network) (
 	}
 	c.Logger = newLogger(cmd, cmd.ErrOrStderr())
 	return &source.Captures{
-		Replay: c, Network: persist.Network(n.Naming()), Domain: n.Domain, Names: n.Fabric.Names(), Fabric: n.Fabric, Taps: n.TapNames(), Thresholds: n.Config.States.Thresholds(),
+		Replay: c, Network: persist.Network(n.Naming()), Domain: n.Domain, Fabric: n.Fabric, Taps: n.TapNames(), Thresholds: n.Config.States.Thresholds(),
 		Examine: replay.ExamineConfig{
 			Decode: n.Decode, Group: n.Fabric.Group, Dedup: f.dedup, Windows: c.Settings, Tap: func(name string) window.Tap { return n.Tap(name, f.taps.defaults()) },
 			Finding: finding.Config{Domain: n.Domain, Locator: n.Fabric, Senders: senders, Uninitialized: n.Config.Windows.LocateUntouched},

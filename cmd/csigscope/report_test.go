@@ -48,6 +48,9 @@ func TestReport(t *testing.T) {
 		t.Errorf("%.2000s", markdown)
 	}
 	clean := emit(t, "--scenario", "quickstart", "--set", "duration=1s")
+	if bare := mustRun(t, os.Environ(), "report", clean.dir, "-o", "markdown", "--out", "-"); !strings.Contains(bare, "10.0.1.0/24") || strings.Contains(bare, "group ") {
+		t.Errorf("without a fabric file:\n%.2000s", bare)
+	}
 	if r := runBinary(t, os.Environ(), "report", clean.dir, "--fabric", clean.fabric(), "--out", html, "--fail-on", "info"); r.code != exitDone {
 		t.Errorf("without a fault: exit code %d: %s", r.code, r.stderr)
 	}

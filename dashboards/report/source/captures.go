@@ -38,12 +38,6 @@ const (
 	SpillNever  Spill = "never"
 )
 
-// Names resolves the names of a fabric.
-type Names interface {
-	report.Names
-	Locations() []fabric.Location
-}
-
 // Captures are the inputs of a report.
 type Captures struct {
 	// Replay reads the captures. Report sets its resolutions, sink, Taps and Finding. Fine rows
@@ -53,9 +47,8 @@ type Captures struct {
 	Examine replay.ExamineConfig
 	Network persist.Network
 	Domain  *csig.Domain
-	Names   Names
-	Fabric  *fabric.Fabric // source of Names
-	Taps    []string       // configured taps
+	Fabric  *fabric.Fabric
+	Taps    []string // configured taps
 	Limits  Limits
 
 	Thresholds aggregate.Thresholds // thresholds of cell states; the store must have the same ones
@@ -224,22 +217,23 @@ func (c *Captures) write(ctx context.Context, n *numbers, e *replay.Examined) (*
 		OnsetRatio: c.Thresholds.Onset, ClearRatio: c.Thresholds.Clear,
 		Findings: report.Findings(e.Findings), Counts: countsOf(n.result, e),
 	}
+	names := c.Fabric.Names() // only now: without a fabric file, groups are the prefixes that were met
 	var err error
-	if doc.Signals, err = report.Signals(ctx, n.data, c.Names, c.Domain); err != nil {
+	if doc.Signals, err = report.Signals(ctx, n.data, names, c.Domain); err != nil {
 		return nil, err
 	}
 	ways := make([]report.CellPackets, len(e.Ways))
 	for i, w := range e.Ways {
 		ways[i] = report.CellPackets{Src: w.Src, Dst: w.Dst, Tagged: w.Tagged, Untagged: w.Untagged, Incapable: w.Incapable}
 	}
-	if err := doc.Coverage.Cover(ctx, n.data, c.Names, ways); err != nil {
+	if err := doc.Coverage.Cover(ctx, n.data, names, ways); err != nil {
 		return nil, err
 	}
 	doc.Coverage.SetTaps(n.taps, c.Taps)
 	if e.To == 0 { // no packet has a tag or a reflection
 		doc.From, doc.To = doc.Coverage.Period()
 	}
-	ground := &report.VerdictInput{Names: c.Names, Groups: c.Fabric.Groups(), Thresholds: c.Thresholds}
+	ground := &report.VerdictInput{Names: names, Groups: c.Fabric.Groups(), Thresholds: c.Thresholds}
 	if c.Fabric.TopologyRevision() != "" {
 		ground.Fabric = c.Fabric
 	}
@@ -294,15 +288,12 @@ func (c *Captures) unknown(result *replay.Result, e *replay.Examined) []string {
 	for _, cut := range result.Cuts {
 		list = append(list, cut.Error())
 	}
-	for i := range result.Counts.Rejected {
-		if aggregate.Rejection(i) == aggregate.RejectPlace {
-			say(result.Counts.Rejected[i], "observations were made before the end of their path, and enter no heatmap")
-		}
-	}
+	say(result.Counts.Rejected[aggregate.RejectPlace], "observations were made before the end of their path, and enter no heatmap")
+	say(result.Counts.Rejected[aggregate.RejectOrphan], "observations are orphans, tags in places where none belongs, and enter no heatmap")
 	if c.Replay.Flows.Top == 0 {
 		list = append(list, "the configuration switches flows off (flows: top)")
 	}
-	if len(c.Names.Locations()) == 0 {
+	if len(c.Fabric.Locations()) == 0 {
 		list = append(list, "without a fabric file (--fabric), locations are raw locator metadata and groups are prefixes")
 	}
 	if e.Findings == nil {
