@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/conform"
+	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
@@ -73,5 +75,38 @@ func saysDamage(t *testing.T, err error) {
 	}
 	if all, ok := err.(interface{ Unwrap() []error }); !ok || len(all.Unwrap()) != 1 {
 		t.Errorf("told otherwise than once: %v", err)
+	}
+}
+
+// TestNoteMissing: a hint says what is missing and why, and none is written where nothing is.
+func TestNoteMissing(t *testing.T) {
+	t.Parallel()
+	frames := func(ok, no, cut, hidden uint64) *[decode.NumReasons]uint64 {
+		return &[decode.NumReasons]uint64{decode.OK: ok, decode.NoCSIG: no, decode.CutIP: cut, decode.Hidden: hidden}
+	}
+	domain, err := csig.DefaultSpec().Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		packets           uint64
+		frames            *[decode.NumReasons]uint64
+		tags, reflections uint64
+		want              string
+	}{
+		{100, frames(100, 0, 0, 0), 100, 0, ""},
+		{100, frames(0, 0, 0, 0), 0, 0, ""}, // other link types, of which an error tells
+		{1000, frames(995, 0, 5, 0), 995, 0, ""},
+		{0, frames(0, 0, 0, 0), 0, 0, "no packets"},
+		{100, frames(50, 0, 50, 0), 100, 0, "within the headers of 50 of 100 packets"},
+		{100, frames(1, 0, 0, 99), 1, 0, "99 of 100 packets are encrypted by MACsec"},
+		{100, frames(10, 90, 0, 0), 0, 10, "have reflections, but none has a CSIG tag. Tags are known by their TPID"},
+		{100, frames(0, 100, 0, 0), 0, 0, "none of the packets has a CSIG tag or reflection. Tags are"},
+	} {
+		var b strings.Builder
+		replay.NoteMissing(&b, tc.packets, tc.frames, tc.tags, tc.reflections, domain)
+		if got := b.String(); !strings.Contains(got, tc.want) || tc.want == "" && got != "" {
+			t.Errorf("%v: %q, want %q", tc, got, tc.want)
+		}
 	}
 }

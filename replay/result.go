@@ -155,10 +155,10 @@ func (f Findings) write(w io.Writer) {
 }
 
 // NoteMissing writes hints about why a capture may have fewer observations than it should: no packets, no
-// tags, since a tag with an unknown TPID looks like any other protocol, or packets of which too few bytes
-// were captured. frames are the decoded ones of the packets, by reason.
+// tags, since a tag with an unknown TPID looks like any other protocol, packets of which too few bytes
+// were captured, or encrypted ones. frames are the decoded ones of the packets, by reason.
 func NoteMissing(w io.Writer, packets uint64, frames *[decode.NumReasons]uint64, tags, reflections uint64, d *csig.Domain) {
-	decoded, cut := uint64(0), uint64(0)
+	decoded, cut, hidden := uint64(0), uint64(0), frames[decode.Hidden]
 	for reason, n := range frames {
 		decoded += n
 		if decode.Reason(reason).Cut() {
@@ -172,7 +172,11 @@ func NoteMissing(w io.Writer, packets uint64, frames *[decode.NumReasons]uint64,
 		return
 	case cut > decoded/aFew:
 		fmt.Fprintf(w, "note: the capture ends within the headers of %d of %d packets, so tags, addresses, ports or reflections\n"+
-			"are missing: capture at least 128 bytes of each packet (tcpdump -s 128).\n", cut, decoded)
+			"are missing: capture more bytes of each packet (tcpdump -s 128, or -s 256 with tunnels).\n", cut, decoded)
+		return
+	case hidden > decoded/2:
+		fmt.Fprintf(w, "note: %d of %d packets are encrypted by MACsec, and the tags inside them cannot be read: capture where the\n"+
+			"packets are in clear text.\n", hidden, decoded)
 		return
 	case tags > 0 || decoded == 0:
 		return

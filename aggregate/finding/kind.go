@@ -182,7 +182,7 @@ var kinds = [NumKinds]kindInfo{
 	TrimInvented: {
 		"trim-invented", Error, "UEC slides, CSIG Entity Functions",
 		"packets with the trim bit D that were not trimmed; their values are missing in the mode", "20 packets that are at least 300 bytes and nine tenths of the longest packet without D", "the devices or ports that these flows cross and other flows do not, senders among them",
-		"switches trim to more than the headers",
+		"switches trim to more than the headers, or the tags have another profile than configured for their TPID",
 		"tags; names the layout",
 	},
 	DuplicateFrames: {

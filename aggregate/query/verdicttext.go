@@ -168,9 +168,9 @@ func (b *verdictBuilder) headline() (VerdictKind, string) {
 	case out.Cells == 0 || out.Observations == 0:
 		return VerdictNoData, b.nothing()
 	case now > 0:
-		return VerdictCongested, fmt.Sprintf("Congested at %s: %s%s; %s were congested%s.", b.end(), count(now, "place"), more(was+untimed, "before"), cells, over)
+		return VerdictCongested, fmt.Sprintf("Congested at the end (%s): %s%s; %s were congested%s.", b.end(), count(now, "place"), more(was+untimed, "before"), cells, over)
 	case b.anyOngoing():
-		return VerdictCongested, fmt.Sprintf("Cells are congested at %s, but no single place is; %s were congested%s.", b.end(), cells, over)
+		return VerdictCongested, fmt.Sprintf("Cells are congested at the end (%s), but no single place is; %s were congested%s.", b.end(), cells, over)
 	case len(b.ongoing) > 0 && was == 0:
 		what := count(len(b.ongoing), "cell")
 		if untimed > 0 {
@@ -182,7 +182,7 @@ func (b *verdictBuilder) headline() (VerdictKind, string) {
 		if len(b.ongoing) > 0 {
 			is = "is known to be"
 		}
-		return VerdictWasCongested, fmt.Sprintf("Nothing %s congested at %s; before that %s and %s were%s.", is, b.end(), count(was+untimed, "place"), cells, over)
+		return VerdictWasCongested, fmt.Sprintf("Nothing %s congested at the end (%s); before that %s and %s were%s.", is, b.end(), count(was+untimed, "place"), cells, over)
 	case out.JudgedCells == 0:
 		return VerdictNotJudged, "Nothing could be judged: " + b.whyNotJudged() + "."
 	case b.incomplete():

@@ -74,7 +74,7 @@ func (r *Report) notJudged(rule Rule) string {
 	case r.Counts.BeforeTagged == 0 && rule.needsTag():
 		return "no packet before the device has a tag"
 	case !r.WithMetrics && rule.needsMetrics():
-		return "the device's counters are missing (--metrics)"
+		return "counters of the captured ports are missing (--metrics)"
 	}
 	return ""
 }
