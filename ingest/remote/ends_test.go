@@ -211,3 +211,30 @@ func TestNewNamesWait(t *testing.T) {
 		}
 	})
 }
+
+// TestClientsThatLeave: an exporter that hangs up while its request waits is not a fault of the store.
+func TestClientsThatLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, d, stop := distantServer(t)
+		defer stop()
+		if _, _, err := handIn(t, s, "a", pushOf(t, "eth0", 1)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // until earlier runs have ended
+		d.away.Store(true)
+		for i, m := range []*wire.PushRequest{pushOf(t, "eth0", 2, newEndRecord()), pushOf(t, "eth1", 1)} {
+			ctx, hangUp := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, hangUp)
+			e := s.exporter("a", &s.limits)
+			_, err := s.take(ctx, &call{exporter: e, release: func() {}}, m)
+			e.inFlight.Add(-1)
+			if r := s.Stats().Total.Refused; r[ReasonLeft] == 0 || r[ReasonSink]+r[ReasonEnds] != 0 {
+				t.Errorf("request %d: %v, refused %v, want only %s", i, err, r, ReasonLeft)
+			}
+		}
+		if _, _, err := handIn(t, s, "a", pushOf(t, "eth1", 1)); err == nil || s.Stats().Total.Refused[ReasonSink] == 0 {
+			t.Errorf("a store that does not answer: %v, %v", err, s.Stats().Total.Refused)
+		}
+		checkConservation(t, s.Stats().Total)
+	})
+}

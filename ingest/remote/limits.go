@@ -177,6 +177,7 @@ const (
 	ReasonSink        // the store did not accept it, or not in time
 	ReasonEnds        // ends of earlier runs that the store did not accept
 	ReasonProvisional // provisional rows beyond their rate, or before their description
+	ReasonLeft        // the client hung up before its answer
 
 	// The outcomes of blocks and batches; see the protocol.
 	ReasonInvalid
@@ -194,7 +195,7 @@ const (
 
 var reasonNames = [NumReasons]string{
 	ReasonExporters: "exporters", "forged", "role", "oversized", "malformed", "in_flight", "buffered", "request_rate", "byte_rate", "row_rate",
-	"names", "contested", "description", "sink", "ends", "provisional",
+	"names", "contested", "description", "sink", "ends", "provisional", "left",
 	"invalid", "impossible", "future", "past", "stale", "streams", "foreign", "unsupported",
 }
 

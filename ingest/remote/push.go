@@ -75,7 +75,7 @@ func (s *Server) take(ctx context.Context, c *call, m *wire.PushRequest) (*wire.
 	observed()
 	if p.written > 0 {
 		if err != nil {
-			s.refuse(e, ReasonSink, slog.String("error", err.Error()))
+			s.refuseUnstored(ctx, e, ReasonSink, err)
 		}
 		err = s.commits.wait(ctx, struct{}{})
 	}
@@ -105,11 +105,18 @@ func rowsOf(m *wire.PushRequest) (n int) {
 	return n
 }
 
+// refuseUnstored counts and logs why the store did not accept something: for the reason r, unless the
+// client hung up while it waited.
+func (s *Server) refuseUnstored(ctx context.Context, e *exporter, r Reason, err error) {
+	if errors.Is(ctx.Err(), context.Canceled) && errors.Is(err, context.Canceled) {
+		r = ReasonLeft
+	}
+	s.refuse(e, r, slog.String("error", err.Error()))
+}
+
 // unavailable returns the error for a store that accepts nothing now; the exporter retries.
 func (s *Server) unavailable(ctx context.Context, e *exporter, err error) error {
-	if !errors.Is(ctx.Err(), context.Canceled) {
-		s.refuse(e, ReasonSink, slog.String("error", err.Error()))
-	}
+	s.refuseUnstored(ctx, e, ReasonSink, err)
 	return connect.NewError(connect.CodeUnavailable, errors.New("the collector cannot store windows at the moment: its log says why"))
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -76,7 +75,7 @@ func (p *push) endEarlier(ctx context.Context) {
 	ctx, cancel := p.patience(ctx)
 	defer cancel()
 	if err := p.ends.wait(ctx, ending{earlier: p.announced}); err != nil {
-		p.refuse(p.e, ReasonEnds, slog.String("error", err.Error()))
+		p.refuseUnstored(ctx, p.e, ReasonEnds, err)
 	}
 }
 
@@ -271,7 +270,7 @@ func (p *push) passRecords(ctx context.Context) {
 	defer cancel()
 	if len(records)+len(t.found) > 0 {
 		err := p.recordGroup.wait(ctx, t)
-		p.wait(records, err)
+		p.wait(ctx, records, err)
 		if err == nil {
 			for _, done := range written {
 				done()
@@ -279,16 +278,16 @@ func (p *push) passRecords(ctx context.Context) {
 		}
 	}
 	if len(ended) > 0 {
-		p.wait(ended, p.ends.wait(ctx, ending{runs: ends}))
+		p.wait(ctx, ended, p.ends.wait(ctx, ending{runs: ends}))
 	}
 }
 
 // wait makes the exporter send items again that the directory did not accept.
-func (p *push) wait(list []*item, err error) {
+func (p *push) wait(ctx context.Context, list []*item, err error) {
 	if err == nil {
 		return
 	}
-	p.refuse(p.e, ReasonSink, slog.String("error", err.Error()))
+	p.refuseUnstored(ctx, p.e, ReasonSink, err)
 	leave(list)
 }
 
