@@ -28,7 +28,7 @@ func TestRates(t *testing.T) {
 	for name, tc := range map[string]struct {
 		limits Limits
 		reason Reason
-	}{
+	}{ // by the key of the limit
 		"requests": {Limits{RequestRate: 0.5, Burst: 2, ByteRate: 1e9, RowRate: 1e6}, ReasonRequestRate},
 		"bytes":    {Limits{ByteRate: 2000, MaxMessage: 2000, Burst: 1, RowRate: 1e6}, ReasonByteRate},
 		"rows":     {Limits{RowRate: maxRows, Burst: 1}, ReasonRowRate},
@@ -49,7 +49,8 @@ func TestRates(t *testing.T) {
 				}
 			}
 			wait, poison := judge(refused)
-			if connect.CodeOf(refused) != connect.CodeResourceExhausted || poison || wait < firstPause || s.Stats().Total.Refused[tc.reason] == 0 {
+			if connect.CodeOf(refused) != connect.CodeResourceExhausted || poison || wait < firstPause || s.Stats().Total.Refused[tc.reason] == 0 ||
+				!strings.Contains(refused.Error(), "the rate of this exporter ("+name+" in collect.ingest)") {
 				t.Errorf("%v, wait %s, %+v, want %s", refused, wait, s.Stats().Total.Refused, tc.reason)
 			}
 			clock.add(time.Minute)

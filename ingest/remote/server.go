@@ -274,7 +274,7 @@ func (e *exporter) stats(now time.Time) ExporterStats {
 	return ExporterStats{e.name, time.Unix(0, e.last.Load()), e.clock.ahead(now), e.counts.snapshot()}
 }
 
-// errBusy makes an exporter retry.
+// errBusy makes an exporter retry, for a limit of the whole collector.
 var errBusy = errors.New("the collector is busy: try again later")
 
 const (
