@@ -46,6 +46,7 @@ type Client struct {
 	released     time.Time
 	describedFor int
 	answered     time.Time // time of the last answer
+	failed       string    // URL of the collector whose push failed first since then
 
 	failing retry.CauseThrottle // pushes
 	unread  retry.LogThrottle   // reading the spool

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -140,13 +141,13 @@ func (l *lostAnswer) Header() http.Header         { return l.header }
 func (l *lostAnswer) Write(p []byte) (int, error) { return len(p), nil }
 func (l *lostAnswer) WriteHeader(int)             {}
 
-// TestFailover: the next collector takes over.
+// TestFailover: the next collector takes over, and the log says so.
 func TestFailover(t *testing.T) {
 	l := newLedger()
 	first := startCollector(t, testConfig(t), l, "")
 	second := startCollector(t, testConfig(t), l, "")
-	client := clientConfig(t, first.url, second.url)
-	client.Logger = nil
+	client, log := clientConfig(t, first.url, second.url), &logBuffer{}
+	client.Logger = log.logger()
 	c := startClient(t, client)
 	hand := func(n uint64) {
 		if err := c.stream(t, "eth0").WriteBlock(t.Context(), testBlock(newRand(t, n), time.Now(), 10)); err != nil {
@@ -159,6 +160,10 @@ func TestFailover(t *testing.T) {
 	hand(2)
 	if s := c.Stats(); s.Collector != second.url || s.Stored != 2 {
 		t.Errorf("%+v, want two stored, at %s in the end", s, second.url)
+	}
+	c.stop()
+	if text, want := log.String(), fmt.Sprintf("\"sending to another collector\" collector=%s instead_of=%s", second.url, first.url); !strings.Contains(text, want) || strings.Contains(text, "answers again") {
+		t.Errorf("%s\nwant %s", text, want)
 	}
 }
 

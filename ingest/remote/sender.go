@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,14 +130,24 @@ func (c *Client) fail(err error) {
 	from := c.endpoints[c.current].url
 	c.current = (c.current + 1) % len(c.endpoints)
 	c.mu.Unlock()
+	c.failed = cmp.Or(c.failed, from)
 	c.failing.Warn(c.cfg.Logger, c.cfg.Now(), "cannot send windows to the collector, trying again", err, slog.String("collector", from))
 }
 
-// recovered logs that a collector answers again, if the failure was logged.
+// recovered logs that the collector answers again, or that another one answers instead, if the
+// failure was logged.
 func (c *Client) recovered() {
-	if c.failing.Over() {
-		s := c.Stats()
-		c.cfg.Logger.Warn("collector answers again", slog.String("collector", s.Collector), slog.Uint64("waiting", s.Waiting))
+	failed := c.failed
+	c.failed = ""
+	if !c.failing.Over() {
+		return
+	}
+	s := c.Stats()
+	collector, waiting := slog.String("collector", s.Collector), slog.Uint64("waiting", s.Waiting)
+	if s.Collector == failed {
+		c.cfg.Logger.Warn("collector answers again", collector, waiting)
+	} else {
+		c.cfg.Logger.Warn("sending to another collector", collector, slog.String("instead_of", failed), waiting)
 	}
 }
 
