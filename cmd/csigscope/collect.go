@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -106,7 +107,7 @@ func (f *collectFlags) read(cmd *cobra.Command) (*network, error) {
 	c := &n.Config.Collect
 	c.Taps = withInterfaces(c.Taps, f.interfaces)
 	if err := c.Ingest.CheckListen(); err != nil && !f.exposed {
-		return nil, usageError{err}
+		return nil, usageError{fmt.Errorf("%w: use tls and tokens of collect.ingest instead, or allow it with --ingest-dangerously-exposed", err)}
 	}
 	if err := errors.Join(c.Check(), f.taps.check()); err != nil {
 		return nil, usageError{err}

@@ -76,7 +76,7 @@ func TestCollectMistakes(t *testing.T) {
 		{[]string{"--interface", "no-such-if"}, 1, "no-such-if"},
 		{[]string{"--interface", "lo", "--place", "moon"}, 2, `--place "moon"`},
 		{[]string{"--interface", "lo", "--commit-interval", "1ns"}, 2, `--commit-interval "1ns": expected 10ms to 1h`},
-		{[]string{"--ingest-listen", "0.0.0.0:4319"}, 2, "is reachable from other machines, and there is no TLS certificate"},
+		{[]string{"--ingest-listen", "0.0.0.0:4319"}, 2, "other machines reach this address, and there is no TLS certificate: use tls and tokens of collect.ingest instead, or allow it with --ingest-dangerously-exposed"},
 		{[]string{"--ingest-listen", "4319"}, 2, "expected HOST:PORT"},
 		{[]string{"extra"}, 2, "extra"},
 	} {

@@ -56,7 +56,7 @@ func checkDoor(c *config.API, flag, address string, exposed bool) error {
 		return usageError{fmt.Errorf("%s %q: %w", flag, address, err)}
 	}
 	if err := c.CheckListen(a); err != nil && !exposed {
-		return usageError{fmt.Errorf("%s %w", flag, err)}
+		return usageError{fmt.Errorf("%s %w (--api-dangerously-exposed allows it as it is)", flag, err)}
 	}
 	return nil
 }

@@ -70,18 +70,18 @@ func (a *Auth) Check() error {
 	return nil
 }
 
-// Exposed returns the reason an address beyond loopback is unsafe: a client may be
+// Exposed returns the reason an address beyond loopback is unsafe, as a clause: a client may be
 // unidentified, or traffic can be read or changed on the way. It returns nil if neither holds.
 func (a *Auth) Exposed() error {
 	switch {
 	case a == nil:
-		return errors.New("no authentication")
+		return errors.New("there is no authentication")
 	case a.TLS.Cert == "":
-		return errors.New("no TLS certificate")
+		return errors.New("there is no TLS certificate")
 	case a.Anonymous.Name != "":
-		return errors.New("clients without a credential are let in")
+		return errors.New("clients without a credential are let in (anonymous)")
 	case a.TLS.CA == "" && a.Clients == "":
-		return errors.New("neither an authority for client certificates nor a token file")
+		return errors.New("there is neither an authority for client certificates nor a token file")
 	}
 	return nil
 }

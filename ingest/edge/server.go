@@ -131,7 +131,7 @@ func (c *Config) CheckAddress(address string) error {
 		return nil
 	}
 	if err := c.Auth.Exposed(); err != nil {
-		return fmt.Errorf("listen on %s: %w, and there is %w", address, ErrExposed, err)
+		return fmt.Errorf("listen on %s: %w, and %w", address, ErrExposed, err)
 	}
 	return nil
 }

@@ -133,7 +133,7 @@ func (c *Ingest) CheckListen() error {
 	}
 	auth := c.Auth()
 	if why := auth.Exposed(); why != nil {
-		return fmt.Errorf("collect: ingest: listen %q: is reachable from other machines, and there is %w", c.Listen, why)
+		return fmt.Errorf("collect: ingest: listen %q: %w, and %w", c.Listen, edge.ErrExposed, why)
 	}
 	return nil
 }
@@ -220,7 +220,7 @@ func (c *API) Auth() edge.Auth {
 func (c *API) CheckListen(a Address) error {
 	auth := c.Auth()
 	if why := auth.Exposed(); why != nil && !edge.IsLoopback(a.host()) {
-		return fmt.Errorf("%q: is reachable from other machines, and there is %w: give the section api of --config a certificate and clients, or use 127.0.0.1 and a tunnel", a, why)
+		return fmt.Errorf("%q: %w, and %w: give the section api of --config a certificate and clients, or use 127.0.0.1 and a tunnel", a, edge.ErrExposed, why)
 	}
 	return nil
 }
