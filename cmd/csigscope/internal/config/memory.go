@@ -103,7 +103,7 @@ func (c *Config) Memory(limit, inGo uint64, use MemoryUse) (m Memory, err error)
 	factor := min(1, float64(less(room, reserved))/float64(max(whole, 1)))
 	if reserved > room || whole > 0 && factor < leastPart {
 		heap := func(share float64) uint64 { return uint64((float64(reserved) + share*float64(whole)) / headroom) }
-		return m, m.tooSmall(limit, inGo, outside, heap, append(fixed, part{"open windows", windows}), shrinking)
+		return m, m.tooSmall(limit, inGo, outside, heap, slices.Concat(fixed, []part{{"open windows", windows}}, shrinking), use.streams())
 	}
 	of := func(bytes int) int { return int(factor * float64(bytes)) }
 	m.LiveRows, m.Answers, m.Buffered = of(defaultLiveRows), of(defaultAnswers), of(defaultBuffered)
@@ -181,17 +181,8 @@ func (m *Memory) MaxSeries(c *Config, use MemoryUse) (int, error) {
 }
 
 // tooSmall returns the error for a limit under which the parts do not fit. heap returns the Go heap that
-// they need with a share of the defaults.
-func (m *Memory) tooSmall(limit, inGo, outside uint64, heap func(share float64) uint64, fixed, shrinking []part) error {
-	list := func(parts []part) string {
-		var names []string
-		for _, p := range parts {
-			if p.bytes > 0 {
-				names = append(names, p.name+" "+mibUp(p.bytes))
-			}
-		}
-		return strings.Join(names, ", ")
-	}
+// they need with a share of the defaults. The parts that it lists add up to the limit for all defaults.
+func (m *Memory) tooSmall(limit, inGo, outside uint64, heap func(share float64) uint64, parts []part, streams float64) error {
 	engine := func(beside uint64) uint64 { // Memory gives it half of the limit
 		if m.Engine == 0 {
 			return 0
@@ -199,19 +190,28 @@ func (m *Memory) tooSmall(limit, inGo, outside uint64, heap func(share float64) 
 		return min(max(beside, leastEngine), mostEngine)
 	}
 	least, full := heap(leastPart), heap(1)
-	text, remedy, beside := "GOMEMLIMIT is "+mib(inGo), "GOMEMLIMIT", ""
+	text, remedy := "GOMEMLIMIT is "+mib(inGo), "GOMEMLIMIT"
 	if inGo == 0 {
 		text, remedy = "the limit is "+mib(limit), "memory_limit (by default 90 % of the cgroup's limit)"
 		least, full = least+outside, full+outside
-		if beside = list([]part{{"rings", outside}, {"the embedded engine", engine(least)}}); beside != "" {
-			beside = " (" + beside + " of it)"
-		}
+		parts = append(parts, part{"rings", outside}, part{"the embedded engine", engine(full)})
 		least, full = least+engine(least), full+engine(full)
 	} else if need := least + outside + engine(least+outside); limit > 0 && limit < need {
 		remedy += " (and memory_limit to " + mibUp(need) + ")"
 	}
-	return fmt.Errorf("memory: %s: this command needs at least %s%s, and %s for its defaults (%s): raise %s, lower windows.max_keys, or take fewer taps and rings",
-		text, mibUp(least), beside, mibUp(full), list(slices.Concat(fixed, shrinking)), remedy)
+	if streams > 0 {
+		remedy += ", lower windows.max_keys, or take fewer taps and rings"
+	}
+	var names []string
+	rest := upToMiB(full)
+	for _, p := range parts {
+		if p.bytes > 0 {
+			names = append(names, p.name+" "+mibUp(p.bytes))
+			rest -= upToMiB(p.bytes)
+		}
+	}
+	return fmt.Errorf("memory: %s: this command needs at least %s, and %s for its defaults (%s, free heap %s): raise %s",
+		text, mibUp(least), mibUp(full), strings.Join(names, ", "), mib(rest), remedy)
 }
 
 func sum(parts []part) (n uint64) {
@@ -227,4 +227,6 @@ func less(a, b uint64) uint64 { return a - min(a, b) }
 func mib(bytes uint64) string { return fmt.Sprintf("%d MiB", bytes>>20) }
 
 // mibUp is mib, rounded up.
-func mibUp(bytes uint64) string { return mib(bytes + 1<<20 - 1) }
+func mibUp(bytes uint64) string { return mib(upToMiB(bytes)) }
+
+func upToMiB(bytes uint64) uint64 { return (bytes + 1<<20 - 1) &^ (1<<20 - 1) }

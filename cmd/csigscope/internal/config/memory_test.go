@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -36,6 +38,7 @@ func TestMemoryAddsUp(t *testing.T) {
 					if !strings.HasPrefix(err.Error(), "memory: ") {
 						t.Errorf("%s: %v", name, err)
 					}
+					checkParts(t, err, use.streams() > 0)
 					if least := leastLimit(t, err); least <= limit>>20 {
 						t.Errorf("%s in %s: %v", name, mib(limit), err)
 					} else if _, again := c.Memory(least<<20, 0, use); again != nil {
@@ -89,6 +92,24 @@ func leastLimit(t *testing.T, err error) (least uint64) {
 		t.Fatalf("no least limit in %q: %v", rest, err)
 	}
 	return least
+}
+
+// checkParts checks that the parts in an error add up to the limit for all defaults, and that it
+// advises to lower keys only to a process that has some.
+func checkParts(t *testing.T, err error, keys bool) {
+	t.Helper()
+	m := regexp.MustCompile(`and (\d+) MiB for its defaults \((.*)\): raise (.*)`).FindStringSubmatch(err.Error())
+	if m == nil {
+		t.Fatalf("no parts in %q", err)
+	}
+	full, _ := strconv.Atoi(m[1])
+	for _, p := range regexp.MustCompile(` (\d+) MiB`).FindAllStringSubmatch(m[2], -1) {
+		n, _ := strconv.Atoi(p[1])
+		full -= n
+	}
+	if full != 0 || strings.Contains(m[3], "windows.max_keys") != keys {
+		t.Errorf("%v: %d MiB are in no part", err, full)
+	}
 }
 
 func TestMemoryOfEnvironment(t *testing.T) {
