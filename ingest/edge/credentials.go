@@ -11,10 +11,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -135,9 +137,19 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer "+t.token.get())
 	}
-	answer, err := t.current().RoundTrip(r)
-	if refusesCertificate(err) {
+	var opened atomic.Bool // a connection, for this request
+	to := t.current()
+	if len(to.TLSClientConfig.Certificates) > 0 {
+		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+			TLSHandshakeDone: func(_ tls.ConnectionState, err error) { opened.Store(err == nil) },
+		}))
+	}
+	answer, err := to.RoundTrip(r)
+	switch {
+	case refusesCertificate(err):
 		return nil, fmt.Errorf("%w: the server refused the certificate of this client, or requires one and got none: its log has the reason", err)
+	case opened.Load() && broken(err) && r.Context().Err() == nil:
+		return nil, fmt.Errorf("%w: perhaps the server refuses the certificate of this client: its log has the reason", err)
 	}
 	if err == nil && r.URL.Scheme == "http" && answer.StatusCode == http.StatusBadRequest && !answer.ProtoAtLeast(1, 1) {
 		if err := wantsTLS(answer); err != nil {
@@ -152,6 +164,17 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 func refusesCertificate(err error) bool {
 	alert, ok := errors.AsType[*net.OpError](err)
 	return ok && alert.Op == "remote error" && strings.Contains(alert.Error(), "certificate")
+}
+
+// broken reports whether a request failed, and not for want of time. In TLS 1.3 a client completes the
+// handshake before the server has seen its certificate. If the server then closes the connection, the
+// client does not always read the alert that says why.
+func broken(err error) bool {
+	if err == nil {
+		return false
+	}
+	slow, ok := errors.AsType[net.Error](err)
+	return !ok || !slow.Timeout()
 }
 
 // ErrWantsTLS is returned for a request by http to an address that expects https.
