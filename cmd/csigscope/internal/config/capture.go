@@ -43,7 +43,7 @@ type Collect struct {
 // Export holds the keys of export.
 type Export struct {
 	Capture     `yaml:",inline"`
-	Collectors  []string `yaml:"collectors,omitempty,flow" unit:"URL" help:"URLs of collectors; the first that answers is used"`
+	Collectors  []string `yaml:"collectors,omitempty,flow" unit:"URL" help:"URLs of collectors: the exporter starts with the first, and stays with it until a request fails; then it goes on to the next, and after the last to the first again"`
 	Credentials `yaml:",inline"`
 	Spool       Spool `yaml:"spool"`
 }
