@@ -15,7 +15,8 @@ import (
 // ClientConfig configures an exporter.
 type ClientConfig struct {
 	// Collectors lists base URLs, such as "https://collector.example:4319". The client
-	// starts with the first one, and goes on to the next when a request fails. A URL may be a load balancer in front of several.
+	// starts with the first one, and goes on to the next when a request fails. A URL may be a load
+	// balancer in front of several.
 	Collectors []string
 	// Exporter is the exporter's own name: a collector refuses one that differs from the name
 	// in the credential. Empty: the name in the credential.
