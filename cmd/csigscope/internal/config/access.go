@@ -26,7 +26,7 @@ func (c TLS) Files() edge.TLSFiles {
 // Credentials authenticate this end of a connection to collectors.
 type Credentials struct {
 	TLS       TLS    `yaml:"tls,omitempty" help:"ca is the authority of the collectors' certificates; cert needs clientAuth if it has extendedKeyUsage"`
-	TokenFile string `yaml:"token_file,omitempty" unit:"file" help:"file with the bearer token of this host"`
+	TokenFile string `yaml:"token_file,omitempty" unit:"file" help:"file with the bearer token of this host, which is read again when it changes"`
 }
 
 // Files returns the files that are reloaded later.
@@ -57,7 +57,7 @@ func (c *Peers) check() error {
 type Ingest struct {
 	Listen    Address        `yaml:"listen,omitempty" help:"address that exporters send to, such as 127.0.0.1:4319; needs tokens, an authority or anonymous in the section collect.ingest, and beyond loopback TLS too"`
 	TLS       TLS            `yaml:"tls,omitempty" help:"ca is the authority of the certificates of exporters and peers, whose name is the first URI in them, else the first DNS name, else the common name; cert needs serverAuth if it has extendedKeyUsage"`
-	Tokens    string         `yaml:"tokens,omitempty" unit:"file" help:"file of lines NAME: SHA256-OF-THE-TOKEN [EXPIRES]"`
+	Tokens    string         `yaml:"tokens,omitempty" unit:"file" help:"file of lines NAME: SHA256-OF-THE-TOKEN [EXPIRES], which is read again when it changes. A name may have several lines, such as an old token and a new one"`
 	Anonymous string         `yaml:"anonymous,omitempty" help:"name of exporters without a credential: for loopback"`
 	Exporters []Exporter     `yaml:"exporters,omitempty" default:"all that have a credential" help:"exporters that may send; the first entry that matches a name applies, and its limits take precedence over the key limits. Exporters with a token or a full name here are expected: an alert reports those that never send"`
 	Limits    ExporterLimits `yaml:"limits,omitempty" help:"limits of each exporter that has none of its own"`
