@@ -12,7 +12,7 @@ import (
 // Limits bounds one exporter at one collector; MaxMessage, MaxAhead, MaxAge and the last group
 // apply to all exporters together. A zero field means its default.
 //
-// Collectors behind one load balancer need the same MaxWindowRows and MaxWindowFlows: they
+// Collectors of one exporter need the same MaxWindowRows and MaxWindowFlows: they
 // determine which rows of a block are folded, and a block may reach two collectors.
 type Limits struct {
 	RequestRate float64 // per second; 50
