@@ -45,8 +45,8 @@ var pipelinePanels = []pipelinePanel{
 	{title: "Outbox and spool, of their limits", unit: "percentunit", series: []series{
 		{`csigscope_outbox_bytes{$of} / csigscope_outbox_limit_bytes{$of}`, "{{instance}} outbox"}, {`csigscope_spool_bytes{$of} / csigscope_spool_limit_bytes{$of}`, "{{instance}} spool"},
 	}},
-	{title: "Exporters", about: "Seconds since the last request of each exporter, and the offset of its clock.", unit: "s", series: []series{
-		{`time() - csigscope_exporter_last_seen_timestamp_seconds{$of}`, "{{exporter}} silent for"}, {`csigscope_exporter_clock_offset_seconds{$of}`, "{{exporter}} clock"},
+	{title: "Exporters", about: "Seconds since the last request of each exporter to any collector, and the offset of its clock.", unit: "s", series: []series{
+		{`time() - max by (exporter) (csigscope_exporter_last_seen_timestamp_seconds{$of})`, "{{exporter}} silent for"}, {`csigscope_exporter_clock_offset_seconds{$of}`, "{{exporter}} clock"},
 	}},
 	{
 		title: "Refused of exporters", unit: "ops",

@@ -70,8 +70,9 @@ type IngestServiceClient interface {
 	//	PERMISSION_DENIED    PushRequest.exporter is not the name of the credential
 	//	INVALID_ARGUMENT     not a message of this protocol, or beyond its bounds; do not
 	//	                     send it again
-	//	RESOURCE_EXHAUSTED   with metadata retry-after-ms: beyond the exporter's rates, send
-	//	                     it again after so long; without: too large, do not send it again
+	//	RESOURCE_EXHAUSTED   with metadata retry-after-ms: beyond the exporter's limits, or the
+	//	                     collector is busy, send it again after so long; without: too large,
+	//	                     do not send it again
 	//	UNAVAILABLE          send it again, later or elsewhere
 	//
 	// The metadata sent-unix-ns is the time of the request by the exporter's clock, in decimal:
@@ -135,8 +136,9 @@ type IngestServiceHandler interface {
 	//	PERMISSION_DENIED    PushRequest.exporter is not the name of the credential
 	//	INVALID_ARGUMENT     not a message of this protocol, or beyond its bounds; do not
 	//	                     send it again
-	//	RESOURCE_EXHAUSTED   with metadata retry-after-ms: beyond the exporter's rates, send
-	//	                     it again after so long; without: too large, do not send it again
+	//	RESOURCE_EXHAUSTED   with metadata retry-after-ms: beyond the exporter's limits, or the
+	//	                     collector is busy, send it again after so long; without: too large,
+	//	                     do not send it again
 	//	UNAVAILABLE          send it again, later or elsewhere
 	//
 	// The metadata sent-unix-ns is the time of the request by the exporter's clock, in decimal:

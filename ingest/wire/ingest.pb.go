@@ -59,8 +59,8 @@ const (
 	// A field is out of its range, or columns contradict each other. The collector's log says which,
 	// at most one line in 10 s for each exporter and reason.
 	Outcome_OUTCOME_INVALID Outcome = 4
-	Outcome_OUTCOME_FUTURE  Outcome = 5 // a window begins too far ahead of the collector's clock
-	Outcome_OUTCOME_PAST    Outcome = 6 // a window is older than the collector takes
+	Outcome_OUTCOME_FUTURE  Outcome = 5 // a window begins more than 2 s ahead of the collector's clock
+	Outcome_OUTCOME_PAST    Outcome = 6 // a window ended more than 7 days ago by the collector's clock
 	// The number is 1024 or more below the highest one of its incarnation, or the incarnation is
 	// below the latest 16 of its stream: a replay, or a restored disk.
 	Outcome_OUTCOME_STALE       Outcome = 7
