@@ -132,7 +132,7 @@ func TestVerdict(t *testing.T) {
 	}
 	v.Screenshot("statement")
 	v.Click("#verdict-list li:nth-child(1) button")
-	v.Wait("App.view.focus === null && App.axes.rows.length === 16")
+	v.Wait("App.view.focus === null && App.view.highlight === -1 && App.axes.rows.length === 16")
 	v.Click("#verdict-list li:nth-child(1) button")
 	v.Wait("App.view.focus !== null")
 	v.Press(kb.Escape) // the focus is on the sentence

@@ -1,6 +1,7 @@
 package page_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -76,12 +77,49 @@ func TestFabricMap(t *testing.T) {
 	if got := pagetest.Evaluate[string](v, "App.model.locations[csigscope.current().highlight].name"); got != "spine3:down5" {
 		t.Errorf("a click on a link marks %s", got)
 	}
+	v.Press(kb.Escape)
+	v.Wait("csigscope.current().highlight === -1")
+	checkDevice(v, t)
+	v.Click("#levels label:nth-of-type(2)")
+	v.Wait("csigscope.current().level === 'set'")
+	v.SetWindow(window)
+	for _, l := range memory.LocationRows {
+		if l.Kind == "port" && mapLink(v, l.Name).Cells != want[l.ID] {
+			t.Errorf("at the level set %s is the mode of %d cells on the map, of %d in the data", l.Name, mapLink(v, l.Name).Cells, want[l.ID])
+		}
+	}
+	pagetest.Evaluate[chromedp.Void](v, "scrollTo(0, 0)")
+	x, y := v.Cell("right", 3, 4).Middle()
+	v.Do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, x, y))
+	v.Wait("!document.getElementById('tip').hidden")
+	if tip := pagetest.Evaluate[string](v, "document.getElementById('tip').innerText"); strings.Contains(tip, "one of") || !strings.Contains(tip, " ports; press the cell for those named") {
+		t.Errorf("at the level set a cell has ports that no tag names:\n%s", tip)
+	}
 	v.Click("#levels label:nth-of-type(3)")
 	v.Wait("csigscope.current().level === 'device'")
+	v.SetWindow(window)
+	v.Do(chromedp.Focus(chromedp.CSS("#map")))
+	v.Press(kb.ArrowRight, kb.Enter)
+	if got := pagetest.Evaluate[string](v, "document.getElementById('spoken').textContent + ' / ' + App.model.locations[csigscope.current().highlight].name"); got[:6] != "leaf4:" || got[len(got)-8:] != " / leaf4" {
+		t.Errorf("from the keyboard: %q", got)
+	}
+}
+
+// checkDevice marks a device at the level location: the cells of its ports stand out, until Escape.
+func checkDevice(v *pagetest.Visitor, t *testing.T) {
+	t.Helper()
 	v.Do(chromedp.Focus(chromedp.CSS("#map")))
 	v.Press(kb.ArrowRight, kb.ArrowDown, kb.ArrowRight, kb.Enter)
-	if got := pagetest.Evaluate[string](v, "document.getElementById('spoken').textContent + ' / ' + App.model.locations[csigscope.current().highlight].name"); got[:6] != "leaf3:" || got[len(got)-8:] != " / leaf3" {
-		t.Errorf("from the keyboard: %q", got)
+	got := pagetest.Evaluate[[]string](v, `[...new Set(App.axes.project(App.frame.cells("location")).location)].filter((l) => App.lit().has(l)).map((l) => App.model.locations[l].device)`)
+	if len(got) == 0 || strings.Trim(strings.Join(got, ""), "leaf3") != "" {
+		t.Errorf("leaf3 marks the cells of locations of %q", got)
+	}
+	if pressed := pagetest.Evaluate[string](v, "[...document.querySelectorAll('#legend [aria-pressed=true]')].map((b) => b.innerText).join()"); !strings.Contains(pressed, "leaf3") {
+		t.Errorf("leaf3 marks the entries %q of the list", pressed)
+	}
+	v.Press(kb.Escape)
+	if got := pagetest.Evaluate[int](v, "csigscope.current().highlight"); got != -1 {
+		t.Errorf("after Escape the location %d is marked", got)
 	}
 }
 
@@ -114,7 +152,7 @@ func TestLargeMap(t *testing.T) {
 			const model = {locations};
 			const start = performance.now();
 			map.layout(model, 1400, 1, "light");
-			map.draw({rows: [0], columns: {heavy: [3]}, state: () => "congested", mode: () => 5}, {level: "location", highlight: -1}, false);
+			map.draw({rows: [0], columns: {rows: 1, heavy: [3], modes: {location: {}}}, state: () => "congested", mode: () => 5}, "location", {});
 			took.push(performance.now() - start);
 		}
 		const {ports, stages} = map.plan;

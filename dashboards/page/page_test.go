@@ -136,6 +136,12 @@ func TestGlossary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const defaults = "Default thresholds: available bandwidth at most 20 % of the port's capacity, hop delay at least 20 us, queue depth at least 50 %."
+	for name, text := range map[string][]byte{"help": help, "glossary": glossary} {
+		if !strings.Contains(strings.Join(strings.Fields(string(text)), " "), defaults) {
+			t.Errorf("the %s does not say: %s", name, defaults)
+		}
+	}
 	words := regexp.MustCompile(`(?s)<dl id="words">.*?</dl>`).FindString(string(help))
 	terms := regexp.MustCompile(`<dt>(.*?)</dt><dd>(.*?)</dd>`).FindAllStringSubmatch(words, -1)
 	if len(terms) < 10 {

@@ -274,6 +274,16 @@ func TestKeyboard(t *testing.T) {
 	window(-1, "w")
 	v.Press("w")
 	window(2, "a second w")
+	for _, at := range []string{"#mode", "#timeline", "#map", "#scrubber", "#signals [aria-selected=true]", "#levels :checked"} {
+		v.Do(chromedp.Focus(chromedp.CSS(at)))
+		for _, playing := range []string{"Pause", "Play"} {
+			v.Press(" ")
+			if got := pagetest.Evaluate[string](v, "document.getElementById('play').ariaLabel"); got != playing {
+				t.Errorf("after the space bar on %s, the button reads %s, want %s", at, got, playing)
+			}
+		}
+	}
+	v.SetWindow(2)
 	pagetest.Evaluate[chromedp.Void](v, "scrollTo(0, 0)")
 	x, y := v.Cell("left", 2, 4).Middle()
 	v.Do(chromedp.MouseClickXY(x, y))

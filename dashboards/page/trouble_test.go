@@ -67,6 +67,28 @@ func TestTrouble(t *testing.T) {
 	v.Wait("document.getElementById('banner').hidden")
 }
 
+// TestSilenceIsNotHealth checks that a window that cannot be loaded, and a range without data, are not
+// shown as free of congestion.
+func TestSilenceIsNotHealth(t *testing.T) {
+	next := served(t, querytest.Fabric(4, 10), nil)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/frames" {
+			problem(http.StatusServiceUnavailable, "no")(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	v := pagetest.Visit(t, server.URL+"/", "dark")
+	v.Excuse("Failed to load resource")
+	pagetest.Evaluate[bool](v, "csigscope.setWindow(5), true")
+	v.Says("banner", "no")
+	v.Says("map-note", "not known: the window is not loaded")
+	v.Open(server.URL + "/#from=2020-01-01T00:00:00Z&to=2020-01-01T01:00:00Z")
+	v.Says("map-note", "no data at the end of the range")
+	v.Says("legend", "No data in this range.")
+}
+
 // problem returns an error in the API's format.
 func problem(code int, detail string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {

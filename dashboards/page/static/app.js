@@ -30,6 +30,7 @@ export const dark = window.matchMedia("(prefers-color-scheme: dark)");
 export let model = null;
 export let signal = null;
 export let frame = null;
+let ports = null; // frame of the map, at the level location
 export let axes = null;
 export let cells = null; // of the frame, on the axes
 let player = 0;
@@ -55,7 +56,7 @@ export function open(bundle) {
   if (!model.signal(view.signal)) {
     view.signal = bundle.data.length ? bundle.signals[bundle.data[0].signal].name : "";
   }
-  if (!bundle.levels.includes(view.level)) view.level = bundle.levels[0];
+  view.level = model.level;
   if (moment !== null) view.window = last ? model.windows.length - 1 : model.windows.indexOf(moment);
   view.highlight = model.locationNamed(highlighted);
   view.chosen = chosen && model.cellNamed(...chosen);
@@ -146,7 +147,7 @@ export function relayout() {
   }
   const tallest = Math.max(panel.offsetHeight, find("mode").parentElement.offsetHeight);
   find("legend").parentElement.style.height = `${tallest}px`;
-  Panels.legend(signal, ranked, view.highlight, highlight);
+  Panels.legend(signal, ranked, lit(), highlight);
   find("map-panel").hidden = false; // to measure it
   find("map-panel").hidden = !map.layout(model, find("map-panel").clientWidth - 28, scale, view.theme);
   // The time heatmap uses the rest of the window's height, at least ten rows.
@@ -168,19 +169,22 @@ export function drawAll() {
   if (!signal) return; // a window may close before anything is stored
   const now = view.window === Live.NOW;
   const next = now ? Live.frame(signal, view.level) : signal.frame(view.window, direction);
-  waiting = !next;
+  // A stream has modes of one level only.
+  const own = view.level === "location" || !map.plan || (now && Live.streamed());
+  const mapped = own ? next : signal.frame(now ? model.windows.length - 1 : view.window, direction, signal.mapped);
+  waiting = !next || !mapped;
   waitedSince = waiting ? waitedSince || performance.now() : 0;
-  if (next) frame = next;
-  else if (frame?.signal !== signal) frame = signal.frame(-1);
+  if (!waiting) [frame, ports] = [next, mapped];
+  else if (frame?.signal !== signal) frame = ports = signal.frame(-1);
   else if (performance.now() - waitedSince < BLINK) return linger();
   if (cells?.of !== frame) cells = { of: frame, ...axes.project(frame.cells(view.level)) };
   const marks = {
-    waiting: waiting || (now && Live.stale()), highlight: view.highlight, pointer: view.cell, chosen: view.chosen && axes.at(view.chosen),
+    waiting: waiting || (now && Live.stale()), highlight: lit(), pointer: view.cell, chosen: view.chosen && axes.at(view.chosen),
     marked: view.marked.map((cell) => axes.at(cell)).filter(Boolean), selection: view.selection,
   };
   for (const m of matrices) m.draw(cells, marks);
-  timeline.draw(view);
-  map.draw(frame, view, marks.waiting);
+  timeline.draw(view, marks.highlight);
+  map.draw(ports, view.level, marks);
   Header.moment({ view, model, frame, waiting, map });
   Detail.show({ view, model, signal, frame, waiting });
   remember();
@@ -190,15 +194,15 @@ export function drawAll() {
 // noticed.
 function linger() {
   setTimeout(show, BLINK);
-  timeline.draw(view);
+  timeline.draw(view, lit());
   Header.moment({ view, model, frame, waiting, map });
   remember();
 }
 
 // framesCame draws frames after they have arrived.
 function framesCame() {
-  if (signal?.frames.strange) {
-    signal.frames.strange = false;
+  if (signal?.frames.strange || signal?.mapped.strange) {
+    signal.frames.strange = signal.mapped.strange = false;
     Source.refresh(true); // loads groups or locations that are newer than the bundle
   }
   if (waiting) show();
@@ -230,7 +234,7 @@ export function setSignal(name) {
 }
 
 export function setLevel(level) {
-  if (!model.bundle.levels.includes(level)) {
+  if (level !== model.level) {
     return Source.fetchBundle(view.signal, level).then(() => setLevel(level), relayout);
   }
   view.level = level;
@@ -239,11 +243,15 @@ export function setLevel(level) {
   relayout();
 }
 
+// highlight marks the cells of a location; -1, or the same location again, ends that.
 export function highlight(location) {
   view.highlight = view.highlight === location ? -1 : location;
-  Panels.legend(signal, signal.byLocation(view.level), view.highlight, highlight);
+  Panels.legend(signal, signal.byLocation(view.level), lit(), highlight);
   show();
 }
+
+// lit returns the highlighted locations, null for none.
+export const lit = () => model.lit(view.highlight, view.level);
 
 export function setUTC(utc) {
   view.utc = utc;
@@ -339,7 +347,10 @@ function focusOn(rows, columns, marked) {
 // focusOnCells shows only the cells of a verdict statement, for the signal that is most affected;
 // null shows all cells again.
 export async function focusOnCells(statement) {
-  if (!statement) return widen();
+  if (!statement) {
+    view.highlight = -1;
+    return widen();
+  }
   const { cells: suffering, locations, signals } = statement;
   if (signals.length && signals[0].signal !== view.signal) await setSignal(signals[0].signal);
   const marked = suffering.map(({ src, dst }) => model.cellNamed(src, dst)).filter(Boolean);

@@ -82,11 +82,11 @@ function known({ view, signal, frame, waiting }) {
 function facts(state) {
   const { view, model, signal } = state;
   const cell = known(state);
-  const rows = cell ? Panels.cellRows(cell, signal).filter(([name]) => !["mode", "runner-up", "one of"].includes(name)) : [["state", "loading"]];
+  const rows = cell ? Panels.cellRows(cell, signal).filter(([name]) => !["mode", "runner-up", "one of", "stands for"].includes(name)) : [["state", "loading"]];
   rows.unshift(...Live.caveats(view.window));
   rows.push(["last window", lastWindow(model, view)]);
   find("detail-facts").replaceChildren(...rows.flatMap(([name, value]) => [Panels.explain(element("dt", "", name)), element("dd", "", value)]));
-  find("detail-places").replaceChildren(...places(cell));
+  find("detail-places").replaceChildren(...places(cell, model));
 }
 
 // lastWindow tells when the cell's last window with data ended.
@@ -101,18 +101,16 @@ function lastWindow(model, view) {
 }
 
 // places lists the mode, the runner-up and the rest, with their candidate ports.
-function places(cell) {
-  if (!cell?.heavy) return [element("li", "empty", "Nothing was heavy.")];
+function places(cell, model) {
+  if (!cell?.heavy) return [element("li", "empty", !cell ? "\u2026" : cell.observations ? "Nothing was heavy." : "No data.")];
   const items = [["mode", cell.mode], ["runner-up", cell.runnerUp]].filter(([, place]) => place).map(([role, { location, share, evidence }]) => {
     const bar = element("span", "share");
     bar.style.width = `${100 * (share || 0)}%`;
     bar.style.background = location.color;
     const item = element("li", "", Panels.swatch(location), element("b", "", location.name), ` ${role}`,
-      element("span", "number", Number.isFinite(share) ? Format.share(share) + Panels.ofSet(location) : ""), bar);
+      element("span", "number", Number.isFinite(share) ? Format.share(share) + Panels.ofSet(location, model) : ""), bar);
     const about = [location.stage, location.orientation, location.capacity_bps ? Format.quantity(location.capacity_bps, "bit/s") : ""];
-    const more = location.candidate_count > 12 ? ` and ${location.candidate_count - 12} more` : "";
-    if (location.candidate_count > 1) about.push(`one of ${location.candidates.slice(0, 12).join(", ")}${more}`);
-    about.push(Panels.by(evidence));
+    about.push(...Panels.portsOf(location, model, 12, "those named are below").map((row) => row.join(" ")), Panels.by(evidence));
     item.append(element("small", "", about.filter(Boolean).join(" \u00b7 ")));
     return item;
   });

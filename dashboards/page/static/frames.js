@@ -11,11 +11,12 @@ export class FrameCache {
   static AHEAD = 6; // requests ahead in the direction of scrubbing
   static PATIENCE = 5000; // ms until a failed request is repeated
 
-  // fetch(from, to, lean) returns the frames of the windows in [from, to).
-  constructor(signal, fetch, changed) {
+  // fetch(from, to, lean) returns the frames of the windows in [from, to), with modes at a level.
+  constructor(signal, level, fetch, changed) {
     const windows = signal.model.windows.length;
     const cells = Math.max(signal.total.src.length, 1);
     this.signal = signal;
+    this.level = level;
     this.fetch = fetch;
     this.changed = changed;
     this.size = Math.max(1, Math.min(60, Math.floor(FrameCache.ROWS / cells)));
@@ -70,7 +71,7 @@ export class FrameCache {
     try {
       const buffer = await this.fetch(index * this.size, end, this.lean);
       if (this.closed) return;
-      const { frames, strange } = FrameCache.decode(this.signal.model, buffer);
+      const { frames, strange } = FrameCache.decode(this.signal.model, buffer, this.level);
       chunk.frames = frames;
       this.strange ||= strange;
       chunk.bytes = buffer.byteLength;
@@ -101,16 +102,16 @@ export class FrameCache {
     this.chunks.clear();
   }
 
-  // decode returns the columns of each window, and whether they have IDs that the model lacks.
-  // Columns are views of the buffer.
-  static decode(model, buffer) {
+  // decode returns the columns of each window, with modes at a level, and whether they have IDs that
+  // the model lacks. Columns are views of the buffer.
+  static decode(model, buffer, level) {
     let strange = false;
     const know = (index, none) => (id) => {
       const at = index.get(id) ?? none;
       strange ||= at === none;
       return at;
     };
-    const list = FrameCache.read(buffer, know(model.groupIndex, FrameCache.UNKNOWN), know(model.locationIndex, -1), model.bundle.levels[0]);
+    const list = FrameCache.read(buffer, know(model.groupIndex, FrameCache.UNKNOWN), know(model.locationIndex, -1), level);
     const frames = new Map();
     for (const { window, columns } of list) {
       const at = model.windowAt(window);

@@ -42,7 +42,7 @@ export function show({ view, model, signal, axes, matrices, timeline, ranked }) 
   if (ranked.length > rows) notes.push(`the first ${rows} of ${ranked.length} locations`);
   find("timeline-note").textContent = notes.join(", ");
   facts(view, model, signal);
-  arrangement(view, model, axes);
+  arrangement(view, model, axes, signal);
   Panels.tabs(bundle.signals, view.signal, App.setSignal);
   Panels.levels(Object.keys(LEVEL_FIELDS), view.level, App.setLevel);
   find("scrubber").max = model.windows.length - 1;
@@ -53,7 +53,7 @@ export function show({ view, model, signal, axes, matrices, timeline, ranked }) 
 }
 
 // arrangement shows the matrices' arrangement in the controls.
-function arrangement(view, model, axes) {
+function arrangement(view, model, axes, signal) {
   find("congested").checked = view.congested;
   find("sort").value = view.worst ? "worst" : "name";
   find("fold").checked = view.fold;
@@ -62,7 +62,7 @@ function arrangement(view, model, axes) {
   find("fold-label").title = `One row and column for each of ${parents.length} groups: press a cell to see what it is made of`;
   find("widen").hidden = !view.focus;
   const some = (items) => `${items.reduce((n, item) => n + item.members.length, 0)} of ${model.size}`;
-  const part = axes.rows.length && axes.columns.length ? `${some(axes.rows)} sources, ${some(axes.columns)} destinations` : "nothing is heavy in this range";
+  const part = axes.rows.length && axes.columns.length ? `${some(axes.rows)} sources, ${some(axes.columns)} destinations` : signal.sum.observations ? "nothing is heavy in this range" : "no data in this range";
   find("arrangement").textContent = view.focus || view.congested ? part : "";
 }
 
@@ -88,9 +88,14 @@ export function moment({ view, model, frame, waiting, map }) {
   const whole = view.window === -1;
   const now = view.window === Live.NOW;
   const end = whole ? "at the end of the range" : now ? Live.when(view.utc) : "at the end of the window";
-  if (!waiting) Panels.states(frame.states(), frame.signal, end);
-  const calm = now && Live.stale() ? "not known now: nothing new has come" : `no cell is congested ${end}${whole ? " (choose a window to see earlier ones)" : ""}`;
-  find("map-note").textContent = map.most ? `colour: the number of cells, congested ${end}, whose bottleneck it is` : calm;
+  const states = frame.states();
+  if (!waiting) Panels.states(states, frame.signal, end);
+  const calm = waiting ? "not known: the window is not loaded"
+    : now && Live.stale() ? "not known now: nothing new has come"
+      : map.blind ? "not known now at this level: choose the level location"
+        : !(states.congested + states.brief + states.clear) ? `no ${states.no_data === frame.rows.length ? "data" : "cell is judged"} ${end}`
+          : `no cell is congested ${end}${whole ? " (choose a window to see earlier ones)" : ""}`;
+  find("map-note").textContent = map.most && !waiting ? `colour: the number of cells, congested ${end}, whose bottleneck it is` : calm;
   find("map-scale").hidden = !map.most;
   find("map-low").hidden = map.most === 1;
   find("map-high").textContent = map.most > 1 ? `${map.most} cells` : "1 cell";

@@ -59,8 +59,8 @@ function onMatrix(matrix) {
   });
 }
 
-// leave clears, in order, the cell highlighted with the keyboard, the selected cell, or the zoom. A
-// tooltip at the pointer closes too.
+// leave clears, in order, the cell highlighted with the keyboard, the selected cell, the zoom, or the
+// marked location. A tooltip at the pointer closes too.
 function leave() {
   Panels.hideTip();
   const kept = view.cell && keyed;
@@ -68,6 +68,7 @@ function leave() {
   if (kept) return;
   if (view.chosen) App.choose(null);
   else if (view.focus) App.widen();
+  else if (view.highlight >= 0) App.highlight(-1);
 }
 
 const modified = (event) => event.ctrlKey || event.metaKey || event.altKey;
@@ -152,12 +153,14 @@ function mark(location) {
   if (location >= 0) App.highlight(App.model.lift(location, view.level));
 }
 
-// The page's shortcuts do not apply to focused elements that use keys themselves.
+// The page's shortcuts do not apply to focused elements that use keys themselves. The drawings,
+// the scrubber, and the chosen tab and level have no use for the space bar.
 function keys(event) {
   if (document.querySelector("dialog[open]") || modified(event)) return;
   if (event.key === "?") return help();
   if (event.target.closest("select")) return;
-  if (event.target.closest("input, select, button, canvas") && !["w", "n", "Escape"].includes(event.key)) return;
+  const free = ["w", "n", "Escape", ...(event.target.closest("canvas, [type=range], [type=radio], [aria-selected=true]") ? [" "] : [])];
+  if (event.target.closest("input, select, button, canvas") && !free.includes(event.key)) return;
   const last = (App.model?.windows.length || 1) - 1;
   const actions = {
     ArrowLeft: () => App.setWindow(Math.max((view.window === Live.NOW ? last : view.window) - 1, 0)),

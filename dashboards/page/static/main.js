@@ -18,7 +18,7 @@ function state() {
     ready: true,
     cellColor(name, src, dst) {
       const at = App.axes.at({ src, dst });
-      return at && side(name).color(App.cells, at, view.highlight);
+      return at && side(name).color(App.cells, at, App.lit());
     },
     cellRect(name, src, dst) {
       const { canvas } = side(name);

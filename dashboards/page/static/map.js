@@ -3,8 +3,8 @@ import * as Fabric from "./fabric.js";
 import * as Format from "./format.js";
 
 // The map of the fabric: stages are rows, and each port's half of a link is colored by the number
-// of congested cells whose mode is the port. A location of several ports colors all of them, dashed, since
-// the actual one is unknown.
+// of congested cells whose mode is the port, at the level location whatever that of the matrices is. A
+// location of several ports colors all of them, dashed, since the actual one is unknown.
 export class FabricMap {
   static LEFT = 74; // room for stage names
 
@@ -31,22 +31,25 @@ export class FabricMap {
   }
 
   // count returns, for each location, the number of congested cells of a frame whose mode it is.
-  count(frame, level) {
+  count(frame) {
     const counts = new Uint32Array(this.model.locations.length);
     const { heavy } = frame.columns;
     for (const row of frame.rows) {
       if (row < 0 || !(heavy[row] > 0)) continue;
-      const mode = frame.mode(row, level);
+      const mode = frame.mode(row, "location");
       if (mode >= 0 && frame.state(row) === "congested") counts[mode]++;
     }
     return new Map([...counts.entries()].filter(([, n]) => n > 0));
   }
 
-  draw(frame, view, waiting) {
+  // draw draws a frame, whose modes may lack the level location; lit has locations of the given level.
+  draw(frame, level, { waiting, highlight: lit }) {
     if (!this.plan) return;
     const g = this.context;
     this.ground ||= this.drawGround();
-    this.counts = this.count(frame, view.level);
+    this.blind = Boolean(frame.columns.rows) && !frame.columns.modes.location;
+    this.known = Boolean(frame.columns.rows) && !this.blind && !waiting;
+    this.counts = this.blind ? new Map() : this.count(frame);
     this.most = Math.max(0, ...this.counts.values());
     g.setTransform(1, 0, 0, 1, 0, 0);
     g.clearRect(0, 0, this.canvas.width, this.canvas.height);
@@ -54,7 +57,7 @@ export class FabricMap {
     g.scale(this.scale, this.scale);
     g.globalAlpha = waiting ? 0.25 : 1;
     // The most frequent ones are drawn last, above the others.
-    for (const [index, n] of [...this.counts].sort((a, b) => a[1] - b[1])) this.mark(index, n, view);
+    for (const [index, n] of [...this.counts].sort((a, b) => a[1] - b[1])) this.mark(index, n, !lit || lit.has(this.model.lift(index, level)));
     g.globalAlpha = 1;
     this.names(g);
   }
@@ -64,12 +67,11 @@ export class FabricMap {
   }
 
   // mark colors a location: a port, its candidate ports, or a device.
-  mark(index, n, view) {
+  mark(index, n, strong) {
     const g = this.context;
     const location = this.model.locations[index];
     g.strokeStyle = g.fillStyle = this.color(n);
-    g.lineWidth = 2 + (3 * n) / this.most;
-    if (view.highlight >= 0 && view.highlight !== index) g.lineWidth = 1;
+    g.lineWidth = strong ? 2 + (3 * n) / this.most : 1;
     const device = this.plan.devices.get(location.device);
     const port = this.byName.get(location.name);
     if (port) return this.link(port);
@@ -151,8 +153,13 @@ export class FabricMap {
     const location = this.model.locations[index];
     const port = this.byName.get(location.name);
     const own = [...(this.counts || [])].filter(([i]) => i === index || (!port && this.model.locations[i].device_index === index));
-    const cells = own.reduce((sum, [, n]) => sum + n, 0);
-    const rows = [["bottleneck of", `${Format.count(cells)} ${cells === 1 ? "cell" : "cells"}${port ? "" : ", with its ports"}`]];
+    const several = [...(this.counts || [])].filter(([i]) => i !== index && port && this.model.locations[i].candidates?.includes(port.name));
+    const cells = (list) => {
+      const n = list.reduce((sum, [, more]) => sum + more, 0);
+      return `${Format.count(n)} ${n === 1 ? "cell" : "cells"}`;
+    };
+    const rows = [["bottleneck of", this.known ? cells(own) + (port ? "" : ", with its ports") : "not known"]];
+    if (several.length) rows.push(["one of several", `for ${cells(several)}`]);
     if (port?.peer) rows.push(["to", port.mate ? port.mate.name : port.peer]);
     if (location.capacity_bps) rows.push(["capacity", Format.quantity(location.capacity_bps, "bit/s")]);
     return rows;

@@ -31,7 +31,7 @@ import { Palette } from "./palette.js";
 /**
  * @typedef {object} Marks  drawn over the cells
  * @property {boolean} [waiting]   pale, since the requested cells have not arrived yet
- * @property {number} [highlight]  place whose cells are highlighted, -1 for none
+ * @property {Set<number> | null} [highlight] places whose cells are highlighted, null for all alike
  * @property {At | null} [pointer] outlined, with names at both axes
  * @property {At | null} [chosen]  outlined
  * @property {At[]} [marked]       outlined thinly
@@ -138,9 +138,9 @@ export class Matrix {
    * color returns the color of a cell, or null for cells without data.
    * @param {Cells} cells
    * @param {At} at
-   * @param {number} [highlight]
+   * @param {Set<number> | null} [highlight]
    */
-  color(cells, { row, column }, highlight = -1) {
+  color(cells, { row, column }, highlight = null) {
     const pixel = this.pixel(cells, row * this.columns.length + column, highlight);
     return pixel ? css(Palette.unpack(pixel)) : null;
   }
@@ -149,7 +149,7 @@ export class Matrix {
    * pixel returns the color of a cell as a pixel value, 0 for cells without data.
    * @param {Cells} cells
    * @param {number} at
-   * @param {number} highlight
+   * @param {Set<number> | null} highlight
    * @returns {number}
    */
   pixel(cells, at, highlight) {
@@ -167,7 +167,7 @@ export class Matrix {
     const place = cells.location[at];
     const step = Palette.step(share);
     if (place < 0) return palette.nowhere[step];
-    return (highlight >= 0 && highlight !== place ? palette.dimmed : palette.places)[place][step];
+    return (highlight && !highlight.has(place) ? palette.dimmed : palette.places)[place][step];
   }
 
   /**
@@ -179,7 +179,7 @@ export class Matrix {
     const g = this.context;
     const { theme } = /** @type {Palette} */ (this.palette);
     const { scale, left, top, right, bottom } = this;
-    const highlight = marks.highlight ?? -1;
+    const { highlight = null } = marks;
     this.ground ||= this.drawGround(theme);
     g.clearRect(0, 0, this.canvas.width, this.canvas.height);
     g.drawImage(this.ground, 0, 0);
@@ -217,7 +217,7 @@ export class Matrix {
 
   /**
    * @param {Cells} cells
-   * @param {number} highlight
+   * @param {Set<number> | null} highlight
    */
   paint(cells, highlight) {
     const { packed } = this;
@@ -285,7 +285,7 @@ export class Matrix {
   /**
    * write writes places' ranks into the cells that have their colors.
    * @param {Cells} cells
-   * @param {number} highlight
+   * @param {Set<number> | null} highlight
    */
   write(cells, highlight) {
     const palette = /** @type {Palette} */ (this.palette);
@@ -294,7 +294,7 @@ export class Matrix {
       const place = cells.location[at];
       if (state === NO_DATA || state === TOO_FEW || state === NOT_JUDGED || place < 0 || !(cells.share[at] > 0)) continue;
       const rank = palette.ranks[place];
-      if (!rank || rank > 99 || (highlight >= 0 && highlight !== place)) continue;
+      if (!rank || rank > 99 || (highlight && !highlight.has(place))) continue;
       const { row, column } = this.at(at);
       const text = this.number(rank, ink(Palette.unpack(this.pixel(cells, at, highlight))));
       this.context.drawImage(text, Math.round(this.left + (column + 0.5) * this.width - text.width / 2 + 0.5), Math.round(this.top + (row + 0.5) * this.height - text.height / 2 + 0.5));
@@ -420,13 +420,13 @@ export class Matrix {
    * @param {Marks} marks
    * @param {Theme} theme
    */
-  outlines(cells, { highlight = -1, pointer, chosen, marked = [], selection }, theme) {
+  outlines(cells, { highlight, pointer, chosen, marked = [], selection }, theme) {
     const g = this.context;
     g.strokeStyle = theme.strong;
-    if (this.kind === "mean" && highlight >= 0) {
+    if (this.kind === "mean" && highlight) {
       g.lineWidth = Math.max(1, this.scale);
       for (let at = 0; at < cells.state.length; at++) {
-        if (cells.state[at] === CONGESTED && cells.location[at] === highlight) this.outline(this.at(at), 1);
+        if (cells.state[at] === CONGESTED && highlight.has(cells.location[at])) this.outline(this.at(at), 1);
       }
     }
     g.lineWidth = Math.max(1, this.scale);

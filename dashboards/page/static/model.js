@@ -19,13 +19,14 @@ export class Model {
     this.locationIndex = new Map(this.locations.map((l, i) => [l.id, i]));
     this.windows = bundle.windows.map((text) => BigInt(text));
     this.step = bundle.step_ns;
+    this.level = bundle.levels.at(-1); // of the matrices; location, which the map needs too, comes first
     this.fetchFrames = fetchFrames;
     this.changed = changed;
     this.prepared = new Map();
   }
 
   close() {
-    for (const signal of this.prepared.values()) signal.frames.close();
+    for (const { frames, mapped } of this.prepared.values()) for (const cache of [frames, mapped]) cache.close();
   }
 
   // signal prepares the data of a signal once. It returns null if the bundle has none.
@@ -60,6 +61,14 @@ export class Model {
     const field = LEVEL_FIELDS[level];
     return field ? this.locations[location][field] : location;
   }
+
+  // lit returns the locations that a highlighted one stands for at a level: for a device, those of its
+  // ports. It returns null for -1.
+  lit(location, level) {
+    if (location < 0) return null;
+    const own = this.locations.flatMap((l, i) => (l.device_index === location ? [this.lift(i, level)] : []));
+    return new Set([this.lift(location, level), ...own]);
+  }
 }
 
 // columnsOf converts the columns of a bundle's cells to numbers; NaN means no value.
@@ -81,8 +90,9 @@ class SignalModel {
     this.located = !["sum", "count"].includes(info.aggregation);
     this.locations = data.locations;
     this.total = columnsOf(data.total);
-    const level = model.bundle.levels[0];
-    this.frames = new FrameCache(this, (from, to, lean) => model.fetchFrames(info.name, level, from, to, lean), model.changed);
+    const cache = (level) => new FrameCache(this, level, (from, to, lean) => model.fetchFrames(info.name, level, from, to, lean || level !== model.level), model.changed);
+    this.frames = cache(model.level);
+    this.mapped = model.level === "location" ? this.frames : cache("location"); // for the map
     this.seen = new Float64Array(model.windows.length);
     data.locations.window.forEach((w, i) => { this.seen[w] += data.locations.observations[i]; });
     // A window's mean is always within the minimum and maximum of its cell.
@@ -90,18 +100,13 @@ class SignalModel {
     this.domain = domain(info.unit, [mean, min, max], Math.max(0, ...model.locations.map((l) => l.capacity_bps || 0)));
   }
 
-  // frame returns one window, or the whole range for -1; null while it loads.
-  frame(window, direction) {
-    if (window < 0) return this.framed(this.total);
-    this.frames.want(window, direction);
-    const columns = this.frames.get(window);
-    return columns ? this.framed(columns) : null;
-  }
-
-  // framed caches the last frame, which is redrawn on every pointer move.
-  framed(columns) {
-    if (this.last?.columns !== columns) this.last = new Frame(this, columns);
-    return this.last;
+  // frame returns one window, or the whole range for -1; null while it loads. The last frame is kept,
+  // since it is redrawn on every pointer move.
+  frame(window, direction, cache = this.frames) {
+    if (window >= 0) cache.want(window, direction);
+    const columns = window < 0 ? this.total : cache.get(window);
+    if (columns && cache.last?.columns !== columns) cache.last = new Frame(this, columns);
+    return columns ? cache.last : null;
   }
 
   // series returns one cell over time: for each window its frame and row, or nothing.
@@ -109,9 +114,9 @@ class SignalModel {
     const out = [];
     const { model } = this;
     const cell = { src: model.groups[src].id, dst: model.groups[dst].id };
-    const buffer = await model.fetchFrames(this.info.name, model.bundle.levels[0], 0, model.windows.length, false, cell, aborted);
+    const buffer = await model.fetchFrames(this.info.name, model.level, 0, model.windows.length, false, cell, aborted);
     const only = this.kinds()[src * model.size + dst] ? 2 : 1;
-    for (const [w, columns] of FrameCache.decode(model, buffer).frames) {
+    for (const [w, columns] of FrameCache.decode(model, buffer, model.level).frames) {
       if (columns.kind[0] === only) out[w] = { frame: new Frame(this, columns), row: 0 };
     }
     return out;

@@ -104,6 +104,12 @@ export function rule({ onset_ratio: onset, clear_ratio: clear }) {
   return `congested from ${Format.exactly(onset)} heavy until below ${Format.exactly(clear)}`;
 }
 
+// judges returns the length in ns of the windows that judge, if it differs from that of the verdict.
+function judges({ bundle, windows, step }) {
+  const length = bundle.resolution_ns || 6e10;
+  return length !== (windows.length * step > 36e11 ? 6e10 : 1e9) && length;
+}
+
 // definition is the rule for somebody who does not know the word, with the windows that it judges. If
 // their length is 0, the server chooses 1 min as soon as these are complete.
 export function definition({ onset_ratio: onset, clear_ratio: clear, resolution_ns: length }) {
@@ -125,14 +131,15 @@ export function meanings({ info, model: { bundle } }) {
 // states counts the cells by state; end says at which time.
 export function states(counts, signal, end) {
   const about = meanings(signal);
-  find("states").replaceChildren(element("li", "end", `${end}:`), ...Object.entries(STATES).map(([state, name]) => {
+  const length = judges(signal.model);
+  find("states").replaceChildren(element("li", "end", `${end}${length ? `, judged by windows of ${Format.duration(length)}` : ""}:`), ...Object.entries(STATES).map(([state, name]) => {
     const item = element("li", state, element("b", "", Format.count(counts[state])), ` ${name}`);
     item.title = about[state];
     return item;
   }));
 }
 
-export function legend(signal, ranked, highlight, choose) {
+export function legend(signal, ranked, lit, choose) {
   const heavy = signal.sum.heavy || 1;
   find("legend-note").textContent = ranked.length ? "share of heavy observations in the whole range" : "";
   const items = ranked.map((c) => {
@@ -143,7 +150,7 @@ export function legend(signal, ranked, highlight, choose) {
     const button = element("button", "", swatch(location), element("span", "name", location.name),
       element("span", "number", Format.share(c.heavy / heavy)), bar);
     button.type = "button";
-    button.ariaPressed = String(highlight === c.location);
+    button.ariaPressed = String(Boolean(lit?.has(c.location)));
     button.title = `${place(location)}\n${Format.count(c.heavy)} heavy of ${Format.count(c.observations)} observations`;
     button.addEventListener("click", () => choose(c.location));
     return element("li", "", button);
@@ -151,7 +158,7 @@ export function legend(signal, ranked, highlight, choose) {
   if (!items.length) {
     items.push(element("li", "empty", signal.sum.heavy && !signal.located
       ? "Every hop adds to this signal, so that no single hop is the bottleneck."
-      : "Nothing was heavy in this range."));
+      : signal.sum.observations ? "Nothing was heavy in this range." : "No data in this range."));
   }
   find("legend").replaceChildren(...items);
 }
@@ -164,9 +171,18 @@ function place(location) {
   return parts.join(" \u00b7 ");
 }
 
-// ofSet marks a share that belongs to a set of ports.
-export function ofSet(location) {
-  return location.candidate_count > 1 ? ", of the set" : "";
+// ofSet marks a share that belongs to a set of ports, which tags named.
+export function ofSet(location, { level }) {
+  return level === "location" && location.candidate_count > 1 ? ", of the set" : "";
+}
+
+// portsOf returns a row about the ports of a location, if they are several. Only those of the level
+// location were named; above it, they are all that the location sums up.
+export function portsOf({ candidates, candidate_count: count }, { level }, most, below, each = "") {
+  if (!(count > 1)) return [];
+  if (level !== "location") return [["stands for", `${count} ports; ${below}`]];
+  const more = count > most ? ` and ${count - most} more` : "";
+  return [["one of", candidates.slice(0, most).join(", ") + more + each]];
 }
 
 // by names the evidence for a location; evidence has the bits of aggregate.Evidence.
@@ -185,18 +201,14 @@ export function cellRows(cell, signal) {
     rows.push(["min \u2026 max", `${Format.quantity(cell.min, unit)} \u2026 ${Format.quantity(cell.max, unit)}`]);
   }
   if (cell.mode) {
-    const share = cell.mode.votes === undefined ? "" : `, ${Format.share(cell.mode.share)} of heavy${ofSet(cell.mode.location)}`;
+    const share = cell.mode.votes === undefined ? "" : `, ${Format.share(cell.mode.share)} of heavy${ofSet(cell.mode.location, signal.model)}`;
     rows.push(["mode", cell.mode.location.name + share, cell.mode.location]);
-    const { candidates, candidate_count: count } = cell.mode.location;
-    if (count > 1) {
-      const more = count > 6 ? ` and ${count - 6} more` : "";
-      // If other locations are named too, their ports may be more likely.
-      const each = cell.mode.share === 1 ? `, ${Format.share(1 / count)} each` : "";
-      rows.push(["one of", candidates.slice(0, 6).join(", ") + more + each]);
-    }
+    // If other locations are named too, their ports may be more likely.
+    const each = cell.mode.share === 1 ? `, ${Format.share(1 / cell.mode.location.candidate_count)} each` : "";
+    rows.push(...portsOf(cell.mode.location, signal.model, 6, "press the cell for those named", each));
   }
   if (cell.runnerUp) {
-    rows.push(["runner-up", `${cell.runnerUp.location.name}, ${Format.share(cell.runnerUp.share)} of heavy${ofSet(cell.runnerUp.location)}`, cell.runnerUp.location]);
+    rows.push(["runner-up", `${cell.runnerUp.location.name}, ${Format.share(cell.runnerUp.share)} of heavy${ofSet(cell.runnerUp.location, signal.model)}`, cell.runnerUp.location]);
   }
   rows.push(["heavy", `${Format.share(cell.heavy / cell.observations)} of all`]);
   rows.push(["observations", `${Format.count(cell.observations)} ${cell.kind}`]);

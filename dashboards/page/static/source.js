@@ -62,7 +62,7 @@ function offerSteps(resolutions) {
 // question returns the request for the state's range and step.
 function question(extent, signal, level) {
   const { range, from, to, step } = App.view;
-  const query = { signal: extent.signals.some((s) => s.name === signal) ? signal : extent.signals[0].name, level: level || "location" };
+  const query = { signal: extent.signals.some((s) => s.name === signal) ? signal : extent.signals[0].name, level: [...new Set(["location", level || "location"])].join() };
   if (step) query.step = step;
   if (range === "fixed") return { ...query, from, to };
   if (Number(range) > 0) {

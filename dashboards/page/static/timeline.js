@@ -52,9 +52,11 @@ export class Timeline {
     return Color.ramp(view.theme, Timeline.FAINTEST + (1 - Timeline.FAINTEST) * share);
   }
 
-  draw(view) {
+  // draw fades the locations that are not lit; null lights all.
+  draw(view, lit) {
     const g = this.context;
     const { theme, utc, highlight } = view;
+    this.lit = lit;
     if (!this.ground || this.ground.theme !== theme || this.ground.utc !== utc || this.ground.highlight !== highlight) {
       this.ground = { theme, utc, highlight, canvas: this.drawGround(view) };
     }
@@ -100,7 +102,7 @@ export class Timeline {
     this.locations.forEach((l, i) => {
       const location = this.signal.model.locations[l];
       const middle = (i + 0.5) * this.row;
-      g.globalAlpha = view.highlight >= 0 && view.highlight !== l ? 0.35 : 1;
+      g.globalAlpha = this.lit && !this.lit.has(l) ? 0.35 : 1;
       g.fillStyle = location.color;
       g.fillRect(this.left - 6 * this.scale - swatch, middle - 6 * this.scale, swatch, 12 * this.scale);
     g.textAlign = "center";

@@ -79,7 +79,8 @@ function Canvas({ drawing, kind, width, height, format }: { drawing: Drawing; ki
     const m = (matrix.current = new Matrix(canvas.current, kind));
     m.layout(drawing.rows, drawing.columns, { width, height, scale });
     m.dress(palette);
-    m.draw(drawing.cells, { highlight: drawing.places.findIndex((p) => p.id === highlight) });
+    const lit = drawing.places.findIndex((p) => p.id === highlight);
+    m.draw(drawing.cells, { highlight: lit < 0 ? null : new Set([lit]) });
     drawn.current = document.createElement("canvas");
     [drawn.current.width, drawn.current.height] = [canvas.current.width, canvas.current.height];
     drawn.current.getContext("2d")?.drawImage(canvas.current, 0, 0);
