@@ -67,6 +67,9 @@ func TestSteps(t *testing.T) {
 	if want := []string{"automatic", "1 s", "10 s", "1 min", "10 min", "1 h"}; !slices.Equal(got, want) {
 		t.Errorf("the page offers windows of %q, want %q", got, want)
 	}
+	v.Open(server.URL + "/#step=10ms")
+	v.Says("banner", "No rows are stored for windows of 10 ms: the length of the windows is automatic.")
+	v.Wait("document.getElementById('step').value === '' && !location.hash.includes('step')")
 }
 
 // TestStates checks that the page shows its server's states by name, explains them, and says what

@@ -269,7 +269,7 @@ export function setColors(colors) {
 function paintPage() {
   if (view.colors === "auto") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = view.colors;
-  find("theme").textContent = view.colors;
+  find("theme").textContent = `Colours: ${view.colors}`;
 }
 
 export function play(on) {

@@ -19,9 +19,9 @@ export async function fetchBundle(signal, level, quiet) {
   try {
     const extent = await ask("api/v1/extent", {}, aborted);
     if (extent.empty) throw new Error(await nothing(aborted));
-    offerSteps(extent.resolutions_ns);
+    const note = offerSteps(extent.resolutions_ns);
     const bundle = await ask("api/v1/bundle", question(extent, signal, level), aborted);
-    Panels.banner("");
+    Panels.banner(note);
     App.open(bundle);
   } catch (error) {
     if (error.name !== "AbortError") {
@@ -51,12 +51,17 @@ async function nothing(aborted) {
 
 const UNITS = { ms: 1e6, s: 1e9, m: 6e10, h: 36e11 }; // in ns, of the values of #step
 
-// offerSteps hides the lengths of windows that the store's rows cannot be merged into.
+// offerSteps hides the lengths of windows that the store's rows cannot be merged into. If the chosen one
+// is among them, it chooses automatic windows and returns a sentence that says so.
 function offerSteps(resolutions) {
   for (const option of find("step").options) {
     const [, number, unit] = option.value.match(/^(\d+)(\w+)$/) || [];
     option.hidden = option.disabled = Boolean(unit) && !resolutions.some((r) => (number * UNITS[unit]) % r === 0);
   }
+  const [{ disabled, text }] = find("step").selectedOptions;
+  if (!disabled) return "";
+  find("step").value = App.view.step = "";
+  return `No rows are stored for windows of ${text}: the length of the windows is automatic.`;
 }
 
 // question returns the request for the state's range and step.
