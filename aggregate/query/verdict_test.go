@@ -175,7 +175,7 @@ func TestFabricVerdict(t *testing.T) {
 		"data that ends early": {[]load{{src: 3, dst: 1, port: "leaf3:up1", from: 2, to: 10, heavy: 20, congested: true}}, func(g *query.VerdictInput) {
 			g.Coverage.Newest, g.To = g.To, g.To.Add(time.Minute)
 		}, query.VerdictCongested, []string{
-			"Congested at the end (2026-01-20 09:00:10 UTC): 1 place; 1 of 1 cells were congested, over all signals.", "leaf3:up1: 100 % of heavy observations since 09:00:02 UTC, 1 cell",
+			"Congested at the end (2026-01-20 09:00:10 UTC): 1 place. In the whole range 1 of 1 cells were congested, over all signals.", "leaf3:up1: 100 % of heavy observations since 09:00:02 UTC, 1 cell",
 			"note: Nothing was observed in the last 1m0s of the range.",
 		}},
 		"since before the windows": {[]load{{src: 3, dst: 1, port: "leaf3:up1", from: 0, to: 10, heavy: 20, congested: true}}, func(g *query.VerdictInput) {
@@ -183,7 +183,7 @@ func TestFabricVerdict(t *testing.T) {
 				g.Signals[i].Cells[0].Since = start.Add(time.Duration(i-30) * time.Second).UnixNano()
 			}
 		}, query.VerdictCongested, []string{
-			"Congested at the end (2026-01-20 09:00:10 UTC): 1 place; 1 of 1 cells were congested, over all signals.", "leaf3:up1: 100 % of heavy observations since 08:59:30 UTC, 1 cell",
+			"Congested at the end (2026-01-20 09:00:10 UTC): 1 place. In the whole range 1 of 1 cells were congested, over all signals.", "leaf3:up1: 100 % of heavy observations since 08:59:30 UTC, 1 cell",
 		}},
 		"no threshold": {[]load{{src: 1, dst: 2, port: "leaf2:down1", to: 10, unjudged: 20, signal: csig.MaxDelay}}, nil, query.VerdictNotJudged, []string{
 			"Nothing could be judged: no threshold applies to 1 cell. max_delay: " + aggregate.HowToJudge(csig.MaxDelay) + ".",
@@ -199,30 +199,30 @@ func TestFabricVerdict(t *testing.T) {
 			"leaf1:up1: 100 % of heavy observations, briefly between 09:00:06 and 09:00:07 UTC, 1 cell",
 		}},
 		"slow rack": {[]load{hot(3, 1, "leaf3:up1", 20), hot(3, 2, "leaf3:up2", 15), hot(3, 4, "leaf3:up3", 20), hot(3, 4, "leaf3:up4", 5), hot(1, 3, "spine1:down3", 10), hot(2, 3, "spine2:down3", 10), hot(4, 3, "spine4:down3", 10)}, nil, query.VerdictCongested, []string{
-			"Congested at the end (2026-01-20 09:00:10 UTC): 2 places; 6 of 6 cells were congested, over all signals.",
+			"Congested at the end (2026-01-20 09:00:10 UTC): 2 places. In the whole range 6 of 6 cells were congested, over all signals.",
 			"leaf3 uplinks (4 ports): 67 % of heavy observations since 09:00:02 UTC, 3 cells",
 			"links into leaf3 (3 of 4 ports): 33 % of heavy observations since 09:00:02 UTC, 3 cells",
 		}},
 		"one link": {[]load{hot(3, 1, "leaf3:up1", 20), hot(3, 2, "leaf3:up2", 1)}, nil, query.VerdictCongested, []string{
-			"Congested at the end (2026-01-20 09:00:10 UTC): 2 places; 2 of 2 cells were congested, over all signals.",
+			"Congested at the end (2026-01-20 09:00:10 UTC): 2 places. In the whole range 2 of 2 cells were congested, over all signals.",
 			"leaf3:up1: 95 % of heavy observations since 09:00:02 UTC, 1 cell", "leaf3:up2: 4.8 % of heavy observations since 09:00:02 UTC, 1 cell",
 		}},
 		"a spine": {[]load{hot(1, 2, "leaf1:up2", 20), hot(2, 3, "leaf2:up2", 20), hot(4, 3, "leaf4:up2", 20)}, nil, query.VerdictCongested, []string{
-			"Congested at the end (2026-01-20 09:00:10 UTC): 1 place; 3 of 3 cells were congested, over all signals.", "links into spine2 (3 of 4 ports): 100 % of heavy observations since 09:00:02 UTC, 3 cells",
+			"Congested at the end (2026-01-20 09:00:10 UTC): 1 place. In the whole range 3 of 3 cells were congested, over all signals.", "links into spine2 (3 of 4 ports): 100 % of heavy observations since 09:00:02 UTC, 3 cells",
 		}},
 		"incast that is over": {[]load{over(hot(1, 4, "leaf4:down2", 20)), over(hot(2, 4, "leaf4:down2", 20)), over(hot(3, 4, "leaf4:down2", 10)), {src: 1, dst: 2, port: "leaf2:down1", from: 0, to: 10}}, nil, query.VerdictWasCongested, []string{
 			"Nothing is congested at the end (2026-01-20 09:00:10 UTC); before that 1 place and 3 of 4 cells were, over all signals.",
 			"leaf4:down2, h4-2: incast from 3 racks, 100 % of heavy observations, 09:00:03 to 09:00:06 UTC, 3 cells",
 		}},
 		"two hosts": {[]load{hot(1, 4, "leaf4:down1", 20), hot(2, 4, "leaf4:down2", 20)}, nil, query.VerdictCongested, []string{
-			"Congested at the end (2026-01-20 09:00:10 UTC): 2 places; 2 of 2 cells were congested, over all signals.",
+			"Congested at the end (2026-01-20 09:00:10 UTC): 2 places. In the whole range 2 of 2 cells were congested, over all signals.",
 			"leaf4:down1, h4-1: 50 % of heavy observations since 09:00:02 UTC, 1 cell", "leaf4:down2, h4-2: 50 % of heavy observations since 09:00:02 UTC, 1 cell",
 		}},
 		"all hosts of a rack": {[]load{hot(1, 4, "leaf4:down1", 20), hot(1, 4, "leaf4:down2", 20), hot(2, 4, "leaf4:down3", 20), hot(2, 4, "leaf4:down4", 10)}, nil, query.VerdictCongested, []string{
-			"Congested at the end (2026-01-20 09:00:10 UTC): 1 place; 2 of 2 cells were congested, over all signals.", "leaf4 downlinks (4 ports): 100 % of heavy observations since 09:00:02 UTC, 2 cells",
+			"Congested at the end (2026-01-20 09:00:10 UTC): 1 place. In the whole range 2 of 2 cells were congested, over all signals.", "leaf4 downlinks (4 ports): 100 % of heavy observations since 09:00:02 UTC, 2 cells",
 		}},
 		"no place": {[]load{hot(1, 4, "", 20)}, nil, query.VerdictCongested, []string{
-			"Congested at the end (2026-01-20 09:00:10 UTC): 1 place; 1 of 1 cells were congested, over all signals.", "no location named: 100 % of heavy observations since 09:00:02 UTC, 1 cell",
+			"Congested at the end (2026-01-20 09:00:10 UTC): 1 place. In the whole range 1 of 1 cells were congested, over all signals.", "no location named: 100 % of heavy observations since 09:00:02 UTC, 1 cell",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

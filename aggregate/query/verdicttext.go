@@ -168,9 +168,9 @@ func (b *verdictBuilder) headline() (VerdictKind, string) {
 	case out.Cells == 0 || out.Observations == 0:
 		return VerdictNoData, b.nothing()
 	case now > 0:
-		return VerdictCongested, fmt.Sprintf("Congested at the end (%s): %s%s; %s were congested%s.", b.end(), count(now, "place"), more(was+untimed, "before"), cells, over)
+		return VerdictCongested, fmt.Sprintf("Congested at the end (%s): %s%s. In the whole range %s were congested%s.", b.end(), count(now, "place"), earlier(was+untimed), cells, over)
 	case b.anyOngoing():
-		return VerdictCongested, fmt.Sprintf("Cells are congested at the end (%s), but no single place is; %s were congested%s.", b.end(), cells, over)
+		return VerdictCongested, fmt.Sprintf("Cells are congested at the end (%s), but no single place is. In the whole range %s were congested%s.", b.end(), cells, over)
 	case len(b.ongoing) > 0 && was == 0:
 		what := count(len(b.ongoing), "cell")
 		if untimed > 0 {
@@ -201,6 +201,17 @@ func (b *verdictBuilder) anyOngoing() bool {
 		}
 	}
 	return false
+}
+
+// earlier is the number of places that are no longer congested, in words.
+func earlier(n int) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return "; 1 other was earlier"
+	}
+	return fmt.Sprintf("; %d others were earlier", n)
 }
 
 func more(n int, what string) string {

@@ -96,7 +96,7 @@ func (s *Signal) markdown(w io.Writer) {
 	s.Flows.markdown(w)
 	for i := range s.Rhythms {
 		r := &s.Rhythms[i]
-		fmt.Fprintf(w, "\n%s to %s repeats every %s: %d steps, congested %s of the time, idle for %s between (by chance: %s).\n", plain(r.Src), plain(r.Dst),
+		fmt.Fprintf(w, "\n%s to %s repeats every %s: %d steps, congested %s of the time, idle for %s between (probability that a cell looks this regular by chance: %s).\n", plain(r.Src), plain(r.Dst),
 			short(r.PeriodNS), r.Steps, percent(r.Duty), short(r.IdleNS), query.Percent(r.Significance))
 	}
 }
