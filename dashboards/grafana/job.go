@@ -30,7 +30,7 @@ func jobBoard(o *Options) board {
 			},
 			{
 				title: "Traffic seen and heavy share", kind: "timeseries", width: 12, height: 9, points: stepPoints, options: lineOptions(),
-				about:     "Bytes of the observed packets that the group sends or receives, of one signal, and the share of heavy observations.",
+				about:     "Bit rate of the observed packets that the group sends or receives, of one signal, and the share of heavy observations.",
 				targets:   []object{sqlTarget(activitySQL, formatSeries)},
 				defaults:  object{"custom": lines(20), "color": color("palette-classic"), "unit": "bps", "min": 0},
 				overrides: []object{override("heavy", object{"displayName": "heavy share", "unit": "percentunit", "custom.axisPlacement": "right", "min": 0, "max": 1}), named("bits", "traffic")},

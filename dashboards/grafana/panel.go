@@ -307,7 +307,7 @@ func signalTitle(s csig.Signal) string {
 // resolutionVariable selects the tables: its text is the suffix of their views, its value the
 // length of their windows in ns.
 func resolutionVariable(fine time.Duration) sdk.TemplateVar {
-	return choice("resolution", "Rows of", option("1s", int64(time.Second)), option("1m", int64(time.Minute)), option("fine", int64(fine)))
+	return choice("resolution", "Window length", option("1s", int64(time.Second)), option("1m", int64(time.Minute)), option("fine", int64(fine)))
 }
 
 // rowsVariable is the suffix of the views for whole ranges. Users cannot change it: fine rows exist

@@ -62,7 +62,7 @@ var pipelinePanels = []pipelinePanel{
 	{title: "Watchers of the query API", about: "Those that read too slowly get a notice and start again.", unit: "short", series: []series{
 		{`csigscope_api_watchers{$of}`, "{{instance}}"}, {`increase(csigscope_api_lagging_total{$of}[5m]) > 0`, "{{instance}} lagging in 5 min"},
 	}},
-	{title: "Heavy share", about: "Of the last window, by signal.", unit: "percentunit", series: []series{{`csigscope_heavy_ratio{$of}`, "{{instance}} {{signal}} {{source}}"}}},
+	{title: "Heavy share", about: "Of the last minute, by signal.", unit: "percentunit", series: []series{{`csigscope_heavy_ratio{$of}`, "{{instance}} {{signal}} {{source}}"}}},
 	{title: "Worst bottlenecks", unit: "percentunit", series: []series{{`topk(10, csigscope_bottleneck_heavy_ratio{$of})`, "{{signal}} {{location}}"}}},
 	{title: "State in memory", unit: "bytes", series: []series{{`sum by (instance) (csigscope_aggregate_state_bytes{$of})`, "{{instance}} windows"}, {`process_resident_memory_bytes{$of}`, "{{instance}} process"}}},
 	{
