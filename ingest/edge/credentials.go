@@ -168,9 +168,10 @@ func refusesCertificate(err error) bool {
 
 // broken reports whether a request failed, and not for want of time. In TLS 1.3 a client completes the
 // handshake before the server has seen its certificate. If the server then closes the connection, the
-// client does not always read the alert that says why.
+// client does not always read the alert that says why. A failed stream of HTTP/2 proves that the
+// connection works.
 func broken(err error) bool {
-	if err == nil {
+	if err == nil || strings.HasPrefix(err.Error(), "stream error: ") {
 		return false
 	}
 	slow, ok := errors.AsType[net.Error](err)

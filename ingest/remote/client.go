@@ -46,7 +46,8 @@ type Client struct {
 	released     time.Time
 	describedFor int
 	answered     time.Time // time of the last answer
-	failed       string    // URL of the collector whose push failed first since then
+	said         string    // URL of the collector that the log named last
+	saidAt       time.Time
 
 	failing retry.CauseThrottle // pushes
 	unread  retry.LogThrottle   // reading the spool
@@ -110,6 +111,7 @@ func OpenClient(cfg ClientConfig) (*Client, error) {
 	if err := c.dial(); err != nil {
 		return nil, fmt.Errorf("configure exporter: %w", err)
 	}
+	c.said = c.endpoints[c.current].url
 	c.log, err = outbox.Open(outbox.Options{
 		Dir: cfg.Dir, Classes: []outbox.Class{pushClass: {Name: "push"}, marksClass: {Name: "marks", Latest: true}}, MaxBytes: cfg.MaxBytes, FS: cfg.FS, Now: cfg.Now, Logger: cfg.Logger,
 		SaveEvery: saveEvery,

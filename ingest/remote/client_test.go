@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/ingest/wire"
@@ -164,6 +162,47 @@ func TestFailover(t *testing.T) {
 	c.stop()
 	if text, want := log.String(), fmt.Sprintf("\"sending to another collector\" collector=%s instead_of=%s", second.url, first.url); !strings.Contains(text, want) || strings.Contains(text, "answers again") {
 		t.Errorf("%s\nwant %s", text, want)
+	}
+}
+
+// TestLastCollectorIsLogged: the last line about collectors names the one that windows go to, even if
+// the failure before it was not logged, or collectors take turns.
+func TestLastCollectorIsLogged(t *testing.T) {
+	cfg, log, now := clientConfig(t, "http://127.0.0.1:1", "http://127.0.0.1:2"), &logBuffer{}, time.Unix(1e9, 0)
+	cfg.Logger, cfg.Now = log.logger(), func() time.Time { return now }
+	c, err := OpenClient(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	logged := 0
+	for i, step := range []struct {
+		after  time.Duration
+		fails  bool
+		logged string // of a push that succeeds
+	}{
+		{0, false, ""},
+		{0, true, "collector=http://127.0.0.1:2 instead_of=http://127.0.0.1:1"},
+		{30 * time.Second, true, "collector=http://127.0.0.1:1 instead_of=http://127.0.0.1:2"},
+		{time.Second, true, ""},
+		{time.Second, false, ""},
+		{sayEvery, false, "collector=http://127.0.0.1:2 instead_of=http://127.0.0.1:1"},
+		{time.Hour, false, ""},
+	} {
+		now = now.Add(step.after)
+		if step.fails {
+			c.fail(errSink)
+		}
+		before := log.String()
+		c.recovered()
+		text := strings.TrimPrefix(log.String(), before)
+		if !strings.Contains(text, step.logged) || (text == "") != (step.logged == "") {
+			t.Errorf("step %d: %q, want %q", i, text, step.logged)
+		}
+		logged += strings.Count(text, "\n")
+	}
+	if logged != 3 {
+		t.Errorf("%d lines, want 3", logged)
 	}
 }
 
@@ -362,15 +401,12 @@ func TestRefusedStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	body, err := proto.Marshal(&wire.PushRequest{
+	items := &wire.PushRequest{
 		Blocks: []*wire.Block{{Stream: "eth0/0"}, {Stream: "eth0/1"}}, Records: []*wire.Record{{Stream: "eth0/2"}},
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	stored := wire.Outcome_OUTCOME_STORED
-	c.count(body, []wire.Outcome{stored, wire.Outcome_OUTCOME_STREAMS, stored})
-	c.count(body, []wire.Outcome{stored, stored, wire.Outcome_OUTCOME_PAST})
+	c.count(items, []wire.Outcome{stored, wire.Outcome_OUTCOME_STREAMS, stored})
+	c.count(items, []wire.Outcome{stored, stored, wire.Outcome_OUTCOME_PAST})
 	for _, want := range []string{"stream=eth0/1 reason=streams so_far=1", "stream=eth0/2 reason=past so_far=1"} {
 		if text := log.String(); !strings.Contains(text, want) {
 			t.Errorf("log %s, want %s", text, want)

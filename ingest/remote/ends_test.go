@@ -222,14 +222,16 @@ func TestClientsThatLeave(t *testing.T) {
 		}
 		synctest.Wait() // until earlier runs have ended
 		d.away.Store(true)
-		for i, m := range []*wire.PushRequest{pushOf(t, "eth0", 2, newEndRecord()), pushOf(t, "eth1", 1)} {
+		both := pushOf(t, "eth0", 3)
+		both.Blocks = append(both.Blocks, pushOf(t, "eth2", 1).GetBlocks()...)
+		for i, m := range []*wire.PushRequest{pushOf(t, "eth0", 2, newEndRecord()), pushOf(t, "eth1", 1), both} {
 			ctx, hangUp := context.WithCancel(t.Context())
 			time.AfterFunc(time.Second, hangUp)
 			e := s.exporter("a", &s.limits)
 			_, err := s.take(ctx, &call{exporter: e, release: func() {}}, m)
 			e.inFlight.Add(-1)
-			if r := s.Stats().Total.Refused; r[ReasonLeft] == 0 || r[ReasonSink]+r[ReasonEnds] != 0 {
-				t.Errorf("request %d: %v, refused %v, want only %s", i, err, r, ReasonLeft)
+			if r := s.Stats().Total.Refused; r[ReasonLeft] != uint64(i+1) || r[ReasonSink]+r[ReasonEnds] != 0 {
+				t.Errorf("request %d: %v, refused %v, want only %s, once for each request", i, err, r, ReasonLeft)
 			}
 		}
 		if _, _, err := handIn(t, s, "a", pushOf(t, "eth1", 1)); err == nil || s.Stats().Total.Refused[ReasonSink] == 0 {

@@ -159,17 +159,13 @@ func (m *missing) list() []*wire.Record {
 }
 
 // missRefused records the blocks of a spool record that a collector refused for good.
-func (c *Client) missRefused(body []byte, outcomes []wire.Outcome) {
-	var items *wire.PushRequest
+func (c *Client) missRefused(items *wire.PushRequest, outcomes []wire.Outcome) {
 	for i, o := range outcomes {
 		switch o {
 		case wire.Outcome_OUTCOME_STORED, wire.Outcome_OUTCOME_REPEAT, wire.Outcome_OUTCOME_UNDESCRIBED:
 			continue
 		case wire.Outcome_OUTCOME_FUTURE:
 			continue // the collector would refuse the gap too, and has a finding
-		}
-		if items == nil {
-			items = itemsOf(body)
 		}
 		if i < len(items.GetBlocks()) {
 			c.mu.Lock()

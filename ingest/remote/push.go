@@ -37,7 +37,8 @@ type push struct {
 	answer  *wire.PushResponse
 	items   []*item
 	begun   announcement
-	written int // items written to the sink
+	written int  // items written to the sink
+	left    bool // the client hung up, which counts once
 
 	announced []Run // runs that began in this request
 }
@@ -75,7 +76,7 @@ func (s *Server) take(ctx context.Context, c *call, m *wire.PushRequest) (*wire.
 	observed()
 	if p.written > 0 {
 		if err != nil {
-			s.refuseUnstored(ctx, e, ReasonSink, err)
+			p.refuseUnstored(ctx, ReasonSink, err)
 		}
 		err = s.commits.wait(ctx, struct{}{})
 	}
@@ -87,7 +88,8 @@ func (s *Server) take(ctx context.Context, c *call, m *wire.PushRequest) (*wire.
 	p.endEarlier(ctx)
 	p.finish(err == nil)
 	if err != nil {
-		return nil, s.unavailable(ctx, e, err)
+		p.refuseUnstored(ctx, ReasonSink, err)
+		return nil, errUnavailable()
 	}
 	return p.answer, nil
 }
@@ -107,16 +109,24 @@ func rowsOf(m *wire.PushRequest) (n int) {
 
 // refuseUnstored counts and logs why the store did not accept something: for the reason r, unless the
 // client hung up while it waited.
-func (s *Server) refuseUnstored(ctx context.Context, e *exporter, r Reason, err error) {
+func (p *push) refuseUnstored(ctx context.Context, r Reason, err error) {
 	if errors.Is(ctx.Err(), context.Canceled) && errors.Is(err, context.Canceled) {
-		r = ReasonLeft
+		if p.left {
+			return
+		}
+		p.left, r = true, ReasonLeft
 	}
-	s.refuse(e, r, slog.String("error", err.Error()))
+	p.refuse(p.e, r, slog.String("error", err.Error()))
 }
 
-// unavailable returns the error for a store that accepts nothing now; the exporter retries.
+// unavailable is refuseUnstored for a request of which nothing else was tried, and returns its error.
 func (s *Server) unavailable(ctx context.Context, e *exporter, err error) error {
-	s.refuseUnstored(ctx, e, ReasonSink, err)
+	(&push{Server: s, e: e}).refuseUnstored(ctx, ReasonSink, err)
+	return errUnavailable()
+}
+
+// errUnavailable returns the error for a store that accepts nothing now; the exporter retries.
+func errUnavailable() error {
 	return connect.NewError(connect.CodeUnavailable, errors.New("the collector cannot store windows at the moment: its log says why"))
 }
 

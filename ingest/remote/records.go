@@ -75,7 +75,7 @@ func (p *push) endEarlier(ctx context.Context) {
 	ctx, cancel := p.patience(ctx)
 	defer cancel()
 	if err := p.ends.wait(ctx, ending{earlier: p.announced}); err != nil {
-		p.refuseUnstored(ctx, p.e, ReasonEnds, err)
+		p.refuseUnstored(ctx, ReasonEnds, err)
 	}
 }
 
@@ -287,7 +287,7 @@ func (p *push) wait(ctx context.Context, list []*item, err error) {
 	if err == nil {
 		return
 	}
-	p.refuseUnstored(ctx, p.e, ReasonSink, err)
+	p.refuseUnstored(ctx, ReasonSink, err)
 	leave(list)
 }
 

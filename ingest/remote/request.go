@@ -62,7 +62,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if e == nil {
 		s.refuseUnauthenticated(ReasonExporters, slog.String("exporter", client.Name), slog.String("address", r.RemoteAddr))
-		s.fail(w, r, later(time.Minute, ReasonExporters))
+		s.fail(w, r, later(time.Minute, ""))
 		return
 	}
 	defer e.inFlight.Add(-1)
@@ -88,7 +88,7 @@ func unauthenticated(err error) error {
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, e *exporter) error {
 	if int(e.inFlight.Load()) > e.limits.Load().MaxInFlight {
 		s.refuse(e, ReasonInFlight)
-		return later(time.Second, ReasonInFlight)
+		return later(time.Second, e.ownLimit(ReasonInFlight))
 	}
 	if err := s.spend(e, e.requests, 1, ReasonRequestRate); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, e *exporter) erro
 	defer s.buffered.Add(-weight)
 	if s.buffered.Add(weight) > int64(s.limits.MaxBuffered) {
 		s.refuse(e, ReasonBuffered)
-		return later(time.Second, ReasonBuffered)
+		return later(time.Second, "")
 	}
 	body, _ := s.bodies.Get().(*bytes.Buffer)
 	if body == nil {
@@ -170,7 +170,7 @@ func (s *Server) spend(e *exporter, from *rate.Limiter, n int, r Reason) error {
 	booked := from.ReserveN(now, n)
 	if !booked.OK() {
 		s.refuse(e, r, slog.Int("needs", n))
-		return later(time.Minute, r)
+		return later(time.Minute, e.ownLimit(r))
 	}
 	wait := booked.DelayFrom(now)
 	if wait == 0 {
@@ -178,22 +178,34 @@ func (s *Server) spend(e *exporter, from *rate.Limiter, n int, r Reason) error {
 	}
 	booked.CancelAt(now)
 	s.refuse(e, r, slog.Int("needs", n))
-	return later(wait, r)
+	return later(wait, e.ownLimit(r))
 }
 
-// ownLimits names the limits of one exporter by reason. Others are limits of the collector.
-var ownLimits = map[Reason]string{
-	ReasonInFlight:    "the requests of this exporter at a time",
-	ReasonRequestRate: "the rate of this exporter (requests in collect.ingest)",
-	ReasonByteRate:    "the rate of this exporter (bytes in collect.ingest)",
-	ReasonRowRate:     "the rate of this exporter (rows in collect.ingest)",
-	ReasonNames:       "the names that this exporter may describe in an hour",
+// ownLimit names a limit of one exporter. It is empty for the limits of the collector, and for peers.
+func (e *exporter) ownLimit(r Reason) string {
+	if e.peer {
+		return ""
+	}
+	switch r {
+	case ReasonInFlight:
+		return "the requests of this exporter at a time"
+	case ReasonRequestRate:
+		return "the rate of this exporter (requests in collect.ingest)"
+	case ReasonByteRate:
+		return "the rate of this exporter (bytes in collect.ingest)"
+	case ReasonRowRate:
+		return "the rate of this exporter (rows in collect.ingest)"
+	case ReasonNames:
+		return "the names that this exporter may describe in an hour"
+	}
+	return ""
 }
 
-// later returns an error that makes the exporter retry after wait, because of the limit r.
-func later(wait time.Duration, r Reason) error {
+// later returns an error that makes the exporter retry after wait, because of a limit; empty if the
+// collector is busy.
+func later(wait time.Duration, limit string) error {
 	cause := errBusy
-	if limit := ownLimits[r]; limit != "" {
+	if limit != "" {
 		cause = fmt.Errorf("beyond %s: send it again after %s", limit, retryAfter)
 	}
 	err := connect.NewError(connect.CodeResourceExhausted, cause)

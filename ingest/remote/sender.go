@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,24 +129,24 @@ func (c *Client) fail(err error) {
 	from := c.endpoints[c.current].url
 	c.current = (c.current + 1) % len(c.endpoints)
 	c.mu.Unlock()
-	c.failed = cmp.Or(c.failed, from)
 	c.failing.Warn(c.cfg.Logger, c.cfg.Now(), "cannot send windows to the collector, trying again", err, slog.String("collector", from))
 }
 
-// recovered logs that the collector answers again, or that another one answers instead, if the
-// failure was logged.
+// sayEvery is the least time between lines that name another collector, if two take turns.
+const sayEvery = 10 * time.Second
+
+// recovered logs that the collector answers again if the failure was logged, and another collector than
+// the last line named in any case. It is called after each successful push.
 func (c *Client) recovered() {
-	failed := c.failed
-	c.failed = ""
-	if !c.failing.Over() {
-		return
-	}
-	s := c.Stats()
+	s, now := c.Stats(), c.cfg.Now()
 	collector, waiting := slog.String("collector", s.Collector), slog.Uint64("waiting", s.Waiting)
-	if s.Collector == failed {
+	switch {
+	case s.Collector != c.said && now.Sub(c.saidAt) >= sayEvery:
+		c.cfg.Logger.Warn("sending to another collector", collector, slog.String("instead_of", c.said), waiting)
+		c.said, c.saidAt = s.Collector, now
+		c.failing.Over()
+	case s.Collector == c.said && c.failing.Over():
 		c.cfg.Logger.Warn("collector answers again", collector, waiting)
-	} else {
-		c.cfg.Logger.Warn("sending to another collector", collector, slog.String("instead_of", failed), waiting)
 	}
 }
 
@@ -332,8 +331,12 @@ func (c *Client) acknowledge(ctx context.Context, batch *pushBatch, answer *wire
 				return c.describedAgain()
 			}
 		}
-		c.count(batch.body[r.from:r.to], own)
-		c.missRefused(batch.body[r.from:r.to], own[:r.blocks])
+		var items *wire.PushRequest
+		if slices.ContainsFunc(own, refused) {
+			items = itemsOf(batch.body[r.from:r.to])
+		}
+		c.count(items, own)
+		c.missRefused(items, own[:r.blocks])
 		c.ack(r.number)
 		c.describedFor = 0
 	}
@@ -355,11 +358,16 @@ func (c *Client) describedAgain() error {
 // errAsked is the error for a collector that keeps asking for a description.
 var errAsked = errors.New("collector keeps asking for a description that it already has")
 
-// count counts the items of a finished record, whose body it reads if one was refused.
-func (c *Client) count(body []byte, outcomes []wire.Outcome) {
+// refused reports whether the collector refused an item for good.
+func refused(o wire.Outcome) bool {
+	return o != wire.Outcome_OUTCOME_STORED && o != wire.Outcome_OUTCOME_REPEAT && o != wire.Outcome_OUTCOME_UNDESCRIBED
+}
+
+// count counts the items of a finished record; items are needed only if one was refused.
+func (c *Client) count(items *wire.PushRequest, outcomes []wire.Outcome) {
+	streams := streamsOf(items, len(outcomes))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var streams []string
 	for i, o := range outcomes {
 		switch o {
 		case wire.Outcome_OUTCOME_STORED:
@@ -371,9 +379,6 @@ func (c *Client) count(body []byte, outcomes []wire.Outcome) {
 		default:
 			reason := reasonOf(o)
 			c.stats.Refused[reason.String()]++
-			if streams == nil {
-				streams = streamsOf(itemsOf(body), len(outcomes))
-			}
 			c.refused[reason].Log(c.cfg.Logger, slog.LevelError, c.cfg.Now(), "collector refused a block or a record",
 				slog.String("stream", streams[i]), slog.String("reason", reason.String()), slog.Uint64("so_far", c.stats.Refused[reason.String()]))
 		}

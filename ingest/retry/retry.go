@@ -118,6 +118,9 @@ func (t *LogThrottle) Over() bool {
 // maxCauses is the maximum number of causes that a CauseThrottle logs apart.
 const maxCauses = 8
 
+// maxCause is the length of the beginning of an error's text that tells causes apart.
+const maxCause = 256
+
 // CauseThrottle is a LogThrottle for each cause of a lasting failure, so that it logs a new cause
 // at once. Errors that differ only in digits, such as ports, have the same cause. Beyond some
 // causes at a time, further ones share a throttle. The zero value is ready to use. It is safe for
@@ -138,12 +141,13 @@ func (t *CauseThrottle) Warn(logger *slog.Logger, now time.Time, message string,
 
 // of returns the throttle of an error's cause. The caller holds mu.
 func (t *CauseThrottle) of(err error, now time.Time) *LogThrottle {
-	cause := strings.Map(func(r rune) rune {
+	cause := err.Error()
+	cause = strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
 			return -1
 		}
 		return r
-	}, err.Error())
+	}, cause[:min(len(cause), maxCause)])
 	every := cmp.Or(t.Every, DefaultEvery)
 	if t.causes[cause] == nil {
 		maps.DeleteFunc(t.causes, func(_ string, l *LogThrottle) bool { return !l.failing && now.Sub(l.last) >= every })
