@@ -172,7 +172,7 @@ func judge(ctx context.Context, cfg ConformConfig) (*Conformance, error) {
 	first := &pass{progress: c.progress(0)}
 	parts, err := c.scan(ctx, first)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(append(first.ends, err)...)
 	}
 	c.out.Damaged = first.damaged
 	cfg.Judge.Ports, cfg.Judge.Prefix = c.out.Ports, c.out.Prefix

@@ -75,13 +75,14 @@ func trace(ctx context.Context, cfg TraceConfig) (*Traced, error) {
 	out, first, times := &Traced{}, &pass{}, xxhash.New()
 	for _, path := range cfg.Files {
 		if err := first.read(ctx, path, func(b *packets) error { out.scan(scan, times, b); return nil }); err != nil {
-			return nil, fmt.Errorf("trace: %w", err)
+			return nil, errors.Join(append(first.ends, fmt.Errorf("trace: %w", err))...)
 		}
 	}
 	out.Damaged = first.damaged
 	cut, prefix := scan.Cut()
 	if cut > 0 && prefix < minPrefix {
-		return nil, fmt.Errorf("trace: packets are cut %d bytes behind the IP header: expected at least %d, capture with a longer snap length", prefix, minPrefix)
+		err := fmt.Errorf("trace: packets are cut %d bytes behind the IP header: expected at least %d, capture with a longer snap length", prefix, minPrefix)
+		return nil, errors.Join(append(first.ends, err)...)
 	}
 	t := &tracer{out: out, decoder: d, identifier: conform.NewPacketIdentifier(d, prefix, times.Sum64()), limit: cfg.MaxPackets}
 	if t.limit <= 0 {

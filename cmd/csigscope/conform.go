@@ -59,8 +59,8 @@ With --metrics, a CSV of the device's own counters with the header
 nanoseconds. A value such as "12.5Gbps", "20%" or "18us" holds from its time until the next one of
 the same port and signal; it is empty if the device had none. A port has the name of its capture file unless PORT= names it.
 
-The command exits with 3 if a rule was broken, and with 1 if nothing could be compared
-or no packet before the device has a tag.`,
+The command exits with 3 if a rule was broken, and with 1 if nothing could be compared,
+no packet before the device has a tag, or a capture is damaged, whatever the rest shows.`,
 		Example: `  csigscope conform before.pcapng after.pcapng
   csigscope conform in.pcap leaf3:up1=up1.pcap leaf3:up2=up2.pcap --fabric fabric.yaml
   csigscope conform in.pcap out.pcap --role ingress

@@ -270,13 +270,19 @@ func (s *Scan) Add(p *Packet) {
 		return
 	}
 	parts, ok := s.id.split(etherType, packet)
-	if !ok || len(parts.rest) >= parts.claimed {
-		return
+	switch {
+	case etherType == etherIPv4 && len(packet) < ipv4Len || etherType == etherIPv6 && len(packet) < ipv6Len:
+		s.addCut(0)
+	case !ok || len(parts.rest) >= parts.claimed:
+	case s.id.match == MatchPayload:
+		s.addCut(len(transportPayload(parts)))
+	default:
+		s.addCut(len(parts.rest))
 	}
-	n := len(parts.rest)
-	if s.id.match == MatchPayload {
-		n = len(transportPayload(parts))
-	}
+}
+
+// addCut counts a truncated packet with n bytes behind its IP header, or in its payload.
+func (s *Scan) addCut(n int) {
 	if s.cut++; s.cut == 1 || n < s.least {
 		s.least = n
 	}

@@ -308,7 +308,6 @@ func TestJUnit(t *testing.T) {
 	}
 }
 
-// Whatever the frames, nothing panics, and every packet is accounted for.
 // TestIdentifyCut: wherever the capture of a packet ends, it has an identity if its IP header is whole.
 func TestIdentifyCut(t *testing.T) {
 	t.Parallel()
@@ -331,6 +330,7 @@ func TestIdentifyCut(t *testing.T) {
 	}
 }
 
+// Whatever the frames, nothing panics, and every packet is accounted for.
 func FuzzJudge(f *testing.F) {
 	l := newLab(f, uecWide, 1)
 	for _, p := range l.send(20) {
