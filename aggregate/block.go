@@ -184,10 +184,10 @@ func (b *Block) Grow(rows, buckets int) {
 	b.DistCode, b.DistCount = roomFor(b.DistCode, buckets), roomFor(b.DistCount, buckets)
 }
 
-// roomFor is slices.Grow for an empty slice, without a copy of what it had.
+// roomFor is slices.Grow, but copies nothing of an empty slice's memory.
 func roomFor[T any](s []T, n int) []T {
-	if n <= cap(s) {
-		return s
+	if n <= cap(s) || len(s) > 0 {
+		return slices.Grow(s, n)
 	}
 	return make([]T, 0, n+n/8)
 }

@@ -178,11 +178,11 @@ func extend[T any](s []T, n int) []T {
 // reserve makes room for somewhat more entries than another window has. Windows that follow each other
 // have nearly the same series, and growth step by step copies all entries.
 func (e *entries) reserve(o *entries) {
-	e.compact, e.wide = roomFor(e.compact, o.compact), roomFor(e.wide, o.wide)
-	e.dist.entries, e.dist.pages = roomFor(e.dist.entries, o.dist.entries), roomFor(e.dist.pages, o.dist.pages)
+	e.compact, e.wide = roomOf(e.compact, o.compact), roomOf(e.wide, o.wide)
+	e.dist.entries, e.dist.pages = roomOf(e.dist.entries, o.dist.entries), roomOf(e.dist.pages, o.dist.pages)
 }
 
-func roomFor[T any](s, other []T) []T {
+func roomOf[T any](s, other []T) []T {
 	if n := len(other); n > cap(s) {
 		return slices.Grow(s, n+n/8-len(s))
 	}
