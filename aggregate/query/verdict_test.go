@@ -144,16 +144,21 @@ func TestFabricVerdict(t *testing.T) {
 			g.Coverage = query.Producers{Expected: 4, Present: 2, Covered: 1, Silent: []string{"tap3", "tap4"}}
 		}, query.VerdictIncomplete, []string{
 			"No observed cell was congested, but data is missing: 1 cell judged, 2 of 4 taps sent data.",
-			"note: 2 of 4 taps are silent: tap3, tap4; cells that they see may be missing or look better than they are.",
+			"note: 2 of 4 taps are silent: tap3, tap4; cells seen there may be missing or look better than they are.",
 		}},
 		"too few observations in each window": {[]load{hot(1, 2, "leaf2:down1", 10)}, sparse, query.VerdictCongested, []string{
-			"Congested over the range as a whole: 1 place, with too few observations in each window to say when; 1 of 1 cells were congested, over all signals.",
-			"leaf2:down1, h2-1: 100 % of heavy observations, 09:00:02 to 09:00:10 UTC, 1 cell",
+			"Congested over the range as a whole: 1 place, with too few observations in each window to say when. In the whole range 1 of 1 cells were congested, over all signals.",
+			"leaf2:down1, h2-1: 100 % of heavy observations, at some time between 09:00:02 and 09:00:10 UTC, 1 cell",
 		}},
-		"too few at one place": {[]load{hot(1, 2, "leaf2:down1", 10), over(hot(3, 4, "leaf4:down1", 10))}, sparse, query.VerdictWasCongested, []string{
-			"Nothing is known to be congested at the end (2026-01-20 09:00:10 UTC); before that 2 places and 2 of 2 cells were, over all signals.",
-			"leaf2:down1, h2-1: 73 % of heavy observations, 09:00:02 to 09:00:10 UTC, 1 cell",
+		"too few at one place": {[]load{hot(1, 2, "leaf2:down1", 10), over(hot(3, 4, "leaf4:down1", 10))}, sparse, query.VerdictCongested, []string{
+			"Congested over the range as a whole: 1 place, with too few observations in each window to say when; 1 other was earlier. In the whole range 2 of 2 cells were congested, over all signals.",
+			"leaf2:down1, h2-1: 73 % of heavy observations, at some time between 09:00:02 and 09:00:10 UTC, 1 cell",
 			"leaf4:down1, h4-1: 27 % of heavy observations, 09:00:03 to 09:00:06 UTC, 1 cell",
+		}},
+		"too few at one of two": {[]load{hot(1, 2, "leaf2:down1", 10), hot(3, 4, "leaf4:down1", 10)}, sparse, query.VerdictCongested, []string{
+			"Congested at the end (2026-01-20 09:00:10 UTC): 1 place; 1 other had too few observations in each window to say when. In the whole range 2 of 2 cells were congested, over all signals.",
+			"leaf2:down1, h2-1: 50 % of heavy observations, at some time between 09:00:02 and 09:00:10 UTC, 1 cell",
+			"leaf4:down1, h4-1: 50 % of heavy observations since 09:00:02 UTC, 1 cell",
 		}},
 		"a pair that stopped": {[]load{clear, {src: 1, dst: 3, port: "leaf1:up1", to: 10}}, func(g *query.VerdictInput) {
 			for i := range g.Signals {
@@ -164,12 +169,12 @@ func TestFabricVerdict(t *testing.T) {
 			"No observed cell was congested, but data is missing: 1 cell judged, 4 of 4 taps sent data.", "note: Windows of at least one tap are missing in 25 % of the range.",
 		}},
 		"nothing": {nil, func(g *query.VerdictInput) { g.Coverage.Present = 0 }, query.VerdictNoData, []string{
-			"Nothing was observed from 09:00:00 to 09:00:10 UTC, 0 of 4 taps sent data.", "note: 4 of 4 taps are silent; cells that they see may be missing or look better than they are.",
+			"Nothing was observed from 09:00:00 to 09:00:10 UTC, 0 of 4 taps sent data.", "note: 4 of 4 taps are silent; cells seen there may be missing or look better than they are.",
 		}},
 		"silence": {nil, func(g *query.VerdictInput) {
 			g.Coverage = query.Producers{Expected: 1, Covered: 1, Newest: start.Add(4 * time.Second)}
 		}, query.VerdictNoData, []string{
-			"Nothing was observed since 2026-01-20 09:00:04 UTC, 0 of 1 tap sent data.", "note: 1 of 1 tap is silent; cells that they see may be missing or look better than they are.",
+			"Nothing was observed since 2026-01-20 09:00:04 UTC, 0 of 1 tap sent data.", "note: 1 of 1 tap is silent; cells seen there may be missing or look better than they are.",
 		}},
 		"an empty range": {nil, func(g *query.VerdictInput) { g.From = g.To }, query.VerdictNoData, []string{"Nothing was observed, 4 of 4 taps sent data."}},
 		"data that ends early": {[]load{{src: 3, dst: 1, port: "leaf3:up1", from: 2, to: 10, heavy: 20, congested: true}}, func(g *query.VerdictInput) {

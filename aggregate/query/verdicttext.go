@@ -77,6 +77,8 @@ func (b *verdictBuilder) sentence(s *Statement) string {
 		parts = append(parts, share+" since "+b.clock(s.Since)+" UTC")
 	case s.Last == 0:
 		parts = append(parts, share)
+	case s.State == aggregate.Congested:
+		parts = append(parts, share, "at some time between "+b.clock(s.First)+" and "+b.clock(s.Last)+" UTC")
 	case s.Onset && s.Paused:
 		parts = append(parts, share, "on and off from "+b.clock(s.First)+" to "+b.clock(s.Last)+" UTC")
 	case s.Onset:
@@ -168,21 +170,17 @@ func (b *verdictBuilder) headline() (VerdictKind, string) {
 	case out.Cells == 0 || out.Observations == 0:
 		return VerdictNoData, b.nothing()
 	case now > 0:
-		return VerdictCongested, fmt.Sprintf("Congested at the end (%s): %s%s. In the whole range %s were congested%s.", b.end(), count(now, "place"), earlier(was+untimed), cells, over)
+		return VerdictCongested, fmt.Sprintf("Congested at the end (%s): %s%s%s. In the whole range %s were congested%s.", b.end(), count(now, "place"), earlier(was), unknown(untimed), cells, over)
 	case b.anyOngoing():
 		return VerdictCongested, fmt.Sprintf("Cells are congested at the end (%s), but no single place is. In the whole range %s were congested%s.", b.end(), cells, over)
-	case len(b.ongoing) > 0 && was == 0:
+	case len(b.ongoing) > 0:
 		what := count(len(b.ongoing), "cell")
 		if untimed > 0 {
 			what = count(untimed, "place")
 		}
-		return VerdictCongested, fmt.Sprintf("Congested over the range as a whole: %s, with too few observations in each window to say when; %s were congested%s.", what, cells, over)
+		return VerdictCongested, fmt.Sprintf("Congested over the range as a whole: %s, with too few observations in each window to say when%s. In the whole range %s were congested%s.", what, earlier(was), cells, over)
 	case was > 0 || out.CongestedCells > 0:
-		is := "is"
-		if len(b.ongoing) > 0 {
-			is = "is known to be"
-		}
-		return VerdictWasCongested, fmt.Sprintf("Nothing %s congested at the end (%s); before that %s and %s were%s.", is, b.end(), count(was+untimed, "place"), cells, over)
+		return VerdictWasCongested, fmt.Sprintf("Nothing is congested at the end (%s); before that %s and %s were%s.", b.end(), count(was, "place"), cells, over)
 	case out.JudgedCells == 0:
 		return VerdictNotJudged, "Nothing could be judged: " + b.whyNotJudged() + "."
 	case b.incomplete():
@@ -212,6 +210,14 @@ func earlier(n int) string {
 		return "; 1 other was earlier"
 	}
 	return fmt.Sprintf("; %d others were earlier", n)
+}
+
+// unknown is the number of places that were congested at a time that no window shows, in words.
+func unknown(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %s had too few observations in each window to say when", count(n, "other"))
 }
 
 func more(n int, what string) string {
@@ -282,7 +288,7 @@ func (b *verdictBuilder) notes() []string {
 		if names := b.Coverage.Silent; len(names) > 0 {
 			text += ": " + strings.Join(names[:min(len(names), namedSilent)], ", ") + more(len(names)-namedSilent, "others")
 		}
-		list = append(list, text+"; cells that they see may be missing or look better than they are.")
+		list = append(list, text+"; cells seen there may be missing or look better than they are.")
 	}
 	if silence := b.To.Sub(b.Coverage.Newest); b.stopped() && silence >= noted {
 		list = append(list, fmt.Sprintf("Nothing was observed in the last %s of the range.", silence.Round(time.Second)))
