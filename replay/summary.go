@@ -174,21 +174,31 @@ func writeSignal(w io.Writer, sig csig.Signal, s table.Rows, names Names) {
 		return
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "  source\tdestination\tfrom\tmean\theavy\tmode of the bottleneck\tshare\trunner-up\tshare\tsamples")
-	for i := range cells[:min(len(cells), worstCells)] {
-		if cells[i].Heavy > 0 {
-			writeCell(tw, &cells[i], names)
-		}
+	fmt.Fprintln(tw, "  source\tdestination\tfrom\tmean\theavy\tmode of the bottleneck\tshare\trunner-up\tshare\tsamples\tstate")
+	heavy := sort.Search(len(cells), func(i int) bool { return cells[i].Heavy == 0 })
+	for i := range cells[:min(heavy, worstCells)] {
+		writeCell(tw, &cells[i], names)
 	}
 	_ = tw.Flush()
+	if heavy > worstCells {
+		fmt.Fprintf(w, "  %d more cells had heavy observations\n", heavy-worstCells)
+	}
 }
 
 func writeCell(w io.Writer, c *aggregate.CellStats, names Names) {
-	fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%.1f %%\t%s\t%s\t%s\t%s\t%d\n",
+	fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%.1f %%\t%s\t%s\t%s\t%s\t%d\t%s\n",
 		names.GroupName(c.Src), names.GroupName(c.Dst), c.Kind,
 		csig.FormatQuantity(c.Signal.Unit(), c.Mean()), 100*share(c.Heavy, c.Observations),
 		bottleneckName(c.Mode, c.ModeCount, names), bottleneckShare(c.ModeCount, c.Heavy),
-		bottleneckName(c.RunnerUp, c.RunnerUpCount, names), bottleneckShare(c.RunnerUpCount, c.Heavy), c.Observations)
+		bottleneckName(c.RunnerUp, c.RunnerUpCount, names), bottleneckShare(c.RunnerUpCount, c.Heavy), c.Samples, stateText(c))
+}
+
+// stateText returns the state of a cell, or that it was congested earlier.
+func stateText(c *aggregate.CellStats) string {
+	if c.WasCongested() && c.State != aggregate.Congested {
+		return "was congested"
+	}
+	return strings.ReplaceAll(c.State.String(), "_", " ")
 }
 
 // bottleneckName returns the name of a mode or runner-up. There may be no runner-up, and a signal

@@ -65,7 +65,8 @@ reads the captures once more through the embedded engine, in a temporary folder 
 and the numbers are the same; without the engine it makes steps even longer or leaves out cells,
 and says so.
 
-With --fail-on, protocol faults of that severity or worse make the exit code 3.`,
+With --fail-on, protocol faults of that severity or worse make the exit code 3. If a capture is
+damaged, it is 1, whatever the rest shows.`,
 		Example: `  csigscope report capture.pcapng --fabric fabric.yaml                # report.html
   csigscope report captures/ --fabric fabric.yaml --out ticket-4711.html
   csigscope report capture.pcap -o markdown --out -

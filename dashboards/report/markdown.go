@@ -81,7 +81,7 @@ func (s *Signal) markdown(w io.Writer) {
 	fmt.Fprintf(w, "\n| location | ports | heavy | mean of them | cells |\n|---|---:|---:|---:|---:|\n")
 	for i := range s.Locations {
 		l := &s.Locations[i]
-		fmt.Fprintf(w, "| %s | %d | %d | %s | %d |\n", plain(l.Name), l.Ports, l.Heavy, l.HeavyMean, l.Cells)
+		fmt.Fprintf(w, "| %s | %s | %d | %s | %d |\n", plain(l.Name), l.KnownPorts(), l.Heavy, l.HeavyMean, l.Cells)
 	}
 	fmt.Fprintf(w, "\n| source | destination | from | mean | heavy | mode | share | runner-up | samples |\n|---|---|---|---:|---:|---|---:|---|---:|\n")
 	for i := range s.Worst {

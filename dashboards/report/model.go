@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -118,6 +119,14 @@ type Location struct {
 	Cells        int    `json:"cells"`
 	HeavyMean    string `json:"heavy_mean,omitempty"`
 	Color        string `json:"color"`
+}
+
+// KnownPorts is the number of ports in words, which is empty if the ports of a locator are not known.
+func (l *Location) KnownPorts() string {
+	if l.Ports == 0 {
+		return ""
+	}
+	return strconv.Itoa(l.Ports)
 }
 
 // Heat shows how often locations were the bottleneck over time. Share has a row for each location

@@ -155,7 +155,7 @@ func (v *Verdict) Rest() string {
 		parts = append(parts, morePlaces(n)+" had fewer heavy observations.")
 	}
 	if v.calm > 0 {
-		parts = append(parts, morePlaces(v.calm)+" had heavy observations, but too few to be congested; some of its cells may have been.")
+		parts = append(parts, morePlaces(v.calm)+" had heavy observations, but too few to be congested; cells that they limit may have been.")
 	}
 	return strings.Join(parts, " ")
 }

@@ -257,6 +257,9 @@ func countsOf(result *replay.Result, e *replay.Examined) []report.Count {
 			list = append(list, report.Count{Name: "packets, " + decode.Reason(i).String(), N: n})
 		}
 	}
+	if result.Repeated > 0 {
+		list = append(list, report.Count{Name: "packets, duplicates", N: result.Repeated, About: "left out (--dedup)"})
+	}
 	list = append(list, report.Count{Name: "observations", N: c.In, About: "tags and reflections: stored + late + rejected + overflow"},
 		report.Count{Name: "stored", N: c.Stored}, report.Count{Name: "late", N: c.Late}, report.Count{Name: "overflow", N: c.Overflow})
 	for i, n := range c.Rejected {
@@ -293,13 +296,10 @@ func (c *Captures) unknown(result *replay.Result, e *replay.Examined) []string {
 	if c.Replay.Flows.Top == 0 {
 		list = append(list, "the configuration switches flows off (flows: top)")
 	}
-	if len(c.Fabric.Locations()) == 0 {
+	if c.Fabric.TopologyRevision() == "" {
 		list = append(list, "without a fabric file (--fabric), locations are raw locator metadata and groups are prefixes")
 	}
-	if e.Findings == nil {
-		list = append(list, "whether a single switch treats tags correctly: capture before and after it, and run csigscope conform")
-	}
-	return list
+	return append(list, "whether a single switch treats tags correctly: capture before and after it, and run csigscope conform")
 }
 
 // reportTap returns the report's form of a tap.
