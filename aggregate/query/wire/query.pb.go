@@ -376,7 +376,8 @@ const (
 	VerdictKind_VERDICT_KIND_BRIEF VerdictKind = 5
 	// Something was congested in the range, but nothing is at its end.
 	VerdictKind_VERDICT_KIND_WAS_CONGESTED VerdictKind = 6
-	// Something is congested at the end of the range.
+	// Something is congested at the end of the range, or was in the range at a time that too few
+	// observations hide.
 	VerdictKind_VERDICT_KIND_CONGESTED VerdictKind = 7
 )
 
@@ -8610,12 +8611,12 @@ const file_query_proto_rawDesc = "" +
 	"\x05age_s\x18\x14 \x01(\x01B\t\x8a\xb5\x18\x05B\x031.2H\x00R\x04ageS\x88\x01\x01\x128\n" +
 	"\x12expected_producers\x18\x15 \x01(\rB\t\x8a\xb5\x18\x05B\x014H\x01R\x11expectedProducers\x126\n" +
 	"\x11present_producers\x18\x16 \x01(\rB\t\x8a\xb5\x18\x05B\x014H\x01R\x10presentProducersB\b\n" +
-	"\x06_age_s\"\x95\a\n" +
+	"\x06_age_s\"\x92\a\n" +
 	"\x0fVerdictResponse\x127\n" +
 	"\x05about\x18\x01 \x01(\v2\x19.csigscope.query.v1.AboutB\x06\x8a\xb5\x18\x02P\x01R\x05about\x12J\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1f.csigscope.query.v1.VerdictKindB\x15\x8a\xb5\x18\x118\x01B\rwas_congestedR\x04kind\x12\x9c\x01\n" +
-	"\x04text\x18\x03 \x01(\tB\x87\x01\x8a\xb5\x18\x82\x018\x01B~Congested at the end (2026-01-05 00:00:24 UTC): 2 places. In the whole range 39 of 240 cells were congested, over all signals.R\x04text\x12\x89\x01\n" +
-	"\x05notes\x18\x04 \x03(\tBs\x8a\xb5\x18oBk[\"2 of 16 taps are silent: rack3, rack7; cells that they see may be missing or look better than they are.\"]H\x01R\x05notes\x127\n" +
+	"\x04text\x18\x03 \x01(\tB\x87\x01\x8a\xb5\x18\x82\x018\x01B~Congested at the end (2026-01-05 00:00:24 UTC): 2 places. In the whole range 39 of 240 cells were congested, over all signals.R\x04text\x12\x86\x01\n" +
+	"\x05notes\x18\x04 \x03(\tBp\x8a\xb5\x18lBh[\"2 of 16 taps are silent: rack3, rack7; cells seen there may be missing or look better than they are.\"]H\x01R\x05notes\x127\n" +
 	"\asignals\x18\x05 \x03(\tB\x1d\x8a\xb5\x18\x19B\x17[\"min_abw\",\"max_delay\"]R\asignals\x12\x1f\n" +
 	"\x05cells\x18\x06 \x01(\x04B\t\x8a\xb5\x18\x05B\x03240R\x05cells\x12,\n" +
 	"\fjudged_cells\x18\a \x01(\x04B\t\x8a\xb5\x18\x05B\x03240R\vjudgedCells\x121\n" +
