@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"strings"
 
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -60,6 +61,14 @@ type CellStats struct {
 // WasCongested reports whether the cell was congested in the range, even if it no longer is at its
 // end.
 func (c *CellStats) WasCongested() bool { return c.State == Congested || c.CongestedWindows > 0 }
+
+// StateText returns the state in words, or that the cell was congested earlier in the range.
+func (c *CellStats) StateText() string {
+	if c.WasCongested() && c.State != Congested {
+		return "was congested"
+	}
+	return strings.ReplaceAll(c.State.String(), "_", " ")
+}
 
 // ID returns the cell with the kind of its totals.
 func (c *CellStats) ID() CellID { return CellID{c.Src, c.Dst, c.Kind} }

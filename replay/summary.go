@@ -190,15 +190,7 @@ func writeCell(w io.Writer, c *aggregate.CellStats, names Names) {
 		names.GroupName(c.Src), names.GroupName(c.Dst), c.Kind,
 		csig.FormatQuantity(c.Signal.Unit(), c.Mean()), 100*share(c.Heavy, c.Observations),
 		bottleneckName(c.Mode, c.ModeCount, names), bottleneckShare(c.ModeCount, c.Heavy),
-		bottleneckName(c.RunnerUp, c.RunnerUpCount, names), bottleneckShare(c.RunnerUpCount, c.Heavy), c.Samples, stateText(c))
-}
-
-// stateText returns the state of a cell, or that it was congested earlier.
-func stateText(c *aggregate.CellStats) string {
-	if c.WasCongested() && c.State != aggregate.Congested {
-		return "was congested"
-	}
-	return strings.ReplaceAll(c.State.String(), "_", " ")
+		bottleneckName(c.RunnerUp, c.RunnerUpCount, names), bottleneckShare(c.RunnerUpCount, c.Heavy), c.Samples, c.StateText())
 }
 
 // bottleneckName returns the name of a mode or runner-up. There may be no runner-up, and a signal

@@ -216,6 +216,7 @@ func (b *builder) cell(c *aggregate.CellStats, scale *domain) Cell {
 	out := Cell{
 		Src: b.names.GroupName(c.Src), Dst: b.names.GroupName(c.Dst), Kind: c.Kind.String(), State: c.State.String(),
 		Observations: c.Observations, MeanText: b.text(mean), Heavy: c.Heavy, HeavyShare: query.ZeroNaN(c.HeavyShare()), TrimmedShare: query.ZeroNaN(c.TrimmedShare()),
+		state: c.StateText(),
 	}
 	if !math.IsNaN(mean) {
 		v := mean * b.signal.Unit().PerStored()

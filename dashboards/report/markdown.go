@@ -83,11 +83,11 @@ func (s *Signal) markdown(w io.Writer) {
 		l := &s.Locations[i]
 		fmt.Fprintf(w, "| %s | %s | %d | %s | %d |\n", plain(l.Name), l.KnownPorts(), l.Heavy, l.HeavyMean, l.Cells)
 	}
-	fmt.Fprintf(w, "\n| source | destination | from | mean | heavy | mode | share | runner-up | samples |\n|---|---|---|---:|---:|---|---:|---|---:|\n")
+	fmt.Fprintf(w, "\n| source | destination | from | mean | heavy | mode | share | runner-up | observations | state |\n|---|---|---|---:|---:|---|---:|---|---:|---|\n")
 	for i := range s.Worst {
 		c := &s.Worst[i]
-		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s | %s | %d |\n", plain(c.Src), plain(c.Dst), c.Kind, c.MeanText, percent(c.HeavyShare),
-			plain(c.Mode)+c.By(), share(c.ModeShare)+c.OfSet(), plain(c.RunnerUp), c.Observations)
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s | %s | %d | %s |\n", plain(c.Src), plain(c.Dst), c.Kind, c.MeanText, percent(c.HeavyShare),
+			plain(c.Mode)+c.By(), share(c.ModeShare)+c.OfSet(), plain(c.RunnerUp), c.Observations, c.StateText())
 	}
 	fmt.Fprintln(w)
 	for i := range s.Worst {

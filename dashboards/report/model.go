@@ -89,6 +89,7 @@ type Cell struct {
 	RunnerUp      string    `json:"runner_up,omitempty"`
 
 	severity float64 // of the mean: 0 is calm, 1 is worst
+	state    string  // in words, and whether the cell was congested earlier
 	color    string  // of the mode
 	rank     int     // of the mode in the list of locations, from 1; 0 if it is not listed
 }
@@ -100,6 +101,9 @@ type WorstCell struct {
 	Distributions []Distribution `json:"distributions"`
 	Load          *Load          `json:"load"` // null if it cannot be determined
 }
+
+// StateText returns the cell's state in words, or that it was congested earlier.
+func (c *WorstCell) StateText() string { return c.state }
 
 // Hop is one step on the path of a cell's packets.
 type Hop struct {
