@@ -170,15 +170,15 @@ func (b *verdictBuilder) headline() (VerdictKind, string) {
 	case out.Cells == 0 || out.Observations == 0:
 		return VerdictNoData, b.nothing()
 	case now > 0:
-		return VerdictCongested, fmt.Sprintf("Congested at the end (%s): %s%s%s. In the whole range %s were congested%s.", b.end(), count(now, "place"), earlier(was), unknown(untimed), cells, over)
+		return VerdictCongested, fmt.Sprintf("Congested at the end (%s): %s%s%s. In the whole range %s were congested%s.", b.end(), count(now, "place"), earlier(was, "other"), unknown(untimed), cells, over)
 	case b.anyOngoing():
 		return VerdictCongested, fmt.Sprintf("Cells are congested at the end (%s), but no single place is. In the whole range %s were congested%s.", b.end(), cells, over)
 	case len(b.ongoing) > 0:
-		what := count(len(b.ongoing), "cell")
+		what, before := count(len(b.ongoing), "cell"), "place"
 		if untimed > 0 {
-			what = count(untimed, "place")
+			what, before = count(untimed, "place"), "other"
 		}
-		return VerdictCongested, fmt.Sprintf("Congested over the range as a whole: %s, with too few observations in each window to say when%s. In the whole range %s were congested%s.", what, earlier(was), cells, over)
+		return VerdictCongested, fmt.Sprintf("Congested over the range as a whole: %s, with too few observations in each window to say when%s. In the whole range %s were congested%s.", what, earlier(was, before), cells, over)
 	case was > 0 || out.CongestedCells > 0:
 		return VerdictWasCongested, fmt.Sprintf("Nothing is congested at the end (%s); before that %s and %s were%s.", b.end(), count(was, "place"), cells, over)
 	case out.JudgedCells == 0:
@@ -202,14 +202,14 @@ func (b *verdictBuilder) anyOngoing() bool {
 }
 
 // earlier is the number of places that are no longer congested, in words.
-func earlier(n int) string {
+func earlier(n int, what string) string {
 	switch n {
 	case 0:
 		return ""
 	case 1:
-		return "; 1 other was earlier"
+		return "; 1 " + what + " was earlier"
 	}
-	return fmt.Sprintf("; %d others were earlier", n)
+	return fmt.Sprintf("; %s were earlier", count(n, what))
 }
 
 // unknown is the number of places that were congested at a time that no window shows, in words.
