@@ -46,7 +46,7 @@ func TestEngineCrash(t *testing.T) {
 	if err := s.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	compareCells(t, s, rows, time.Second)
+	compareStored(t, s, rows)
 	if hits == 0 {
 		t.Error("nothing was sent again: the engine was not hit")
 	}

@@ -114,22 +114,40 @@ var allSignals = []csig.Signal{
 	csig.ConfiguredSignal(15, csig.Count, csig.AggregateCount),
 }
 
-// compareCells asks for every signal and level, and compares with brute force over the rows, and
-// with the memories.
+// compareStored asks for every signal at the level location, and compares with brute force over the
+// rows: they are all there, once.
+func compareStored(t *testing.T, s *Store, rows []row) {
+	t.Helper()
+	for _, signal := range allSignals {
+		q := testQuestion()
+		q.Signal, q.Resolution = signal, time.Second
+		compareAnswer(t, s, rows, &q)
+	}
+}
+
+// compareAnswer compares one answer with brute force over the rows, and returns it.
+func compareAnswer(t *testing.T, s *Store, rows []row, q *Question) []aggregate.CellStats {
+	t.Helper()
+	got, err := s.Cells(t.Context(), *q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(judgedCells(rows, q, ancestry(q.Level)), got); diff != "" {
+		t.Fatalf("%s at level %d (-want +got):\n%s", q.Signal, q.Level, diff)
+	}
+	return got
+}
+
+// compareCells asks for every signal and level, and compares with brute force over the rows, with
+// the view, and with the memories.
 func compareCells(t *testing.T, s *Store, rows []row, resolution time.Duration, memories ...table.Rows) {
 	t.Helper()
 	for _, signal := range allSignals {
 		for level := fabric.LevelLocation; level <= fabric.LevelFarEnd; level++ {
 			q := testQuestion()
 			q.Signal, q.Level, q.Resolution = signal, level, resolution
-			got, err := s.Cells(t.Context(), q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := compareAnswer(t, s, rows, &q)
 			checkView(t, s, &q, got)
-			if diff := cmp.Diff(judgedCells(rows, &q, ancestry(level)), got); diff != "" {
-				t.Fatalf("%s at level %d (-want +got):\n%s", signal, level, diff)
-			}
 			for _, memory := range memories {
 				compareMemory(t, memory, signal, level, got)
 			}

@@ -28,36 +28,46 @@ func (w *storedWindow) key(signal string) string {
 	return fmt.Sprintf("%s %s %s>%s", w.WindowStart.UTC().Format(time.RFC3339Nano), signal, w.Src, w.Dst)
 }
 
-// storedWindows reads all windows of all signals of a store.
+// storedWindows reads all windows of all signals of a store, by one server: each command on the store
+// would start an engine.
 func storedWindows(t *testing.T, env []string, dsn string) map[string]storedWindow {
 	t.Helper()
 	windows := map[string]storedWindow{}
-	for _, signal := range []string{"min_abw", "min_abw_ratio", "max_delay", "max_nqd"} {
-		type location struct {
-			Location, Stage string
-			Candidates      []string
-			Count           int `json:"candidate_count"`
+	t.Run("read windows", func(t *testing.T) { // the server ends with it
+		server := serveBinary(t, env, "query", "serve", "--store", dsn, "--listen", "127.0.0.1:0")
+		for _, signal := range []string{"min_abw", "min_abw_ratio", "max_delay", "max_nqd"} {
+			readWindows(t, env, server, signal, windows)
 		}
-		locations := map[string]location{}
-		found := mustRun(t, env, "query", "locations", "--store", dsn, "--signal", signal, "--top", "10000", "-o", "json")
-		for _, l := range decodeJSON[struct{ Locations []location }](t, found).Locations {
-			locations[l.Location] = l
-		}
-		for line := range strings.Lines(mustRun(t, env, "query", "windows", "--store", dsn, "--signal", signal, "--step", "1s", "-o", "ndjson")) {
-			c := decodeJSON[answeredCell](t, line)
-			start, err := time.Parse(time.RFC3339Nano, c.From)
-			if err != nil {
-				t.Fatalf("read windows of %s: %v", signal, err)
-			}
-			l := locations[c.Mode.Location]
-			w := storedWindow{
-				start, c.Src, c.Dst, c.Kind, c.Observations, c.Untouched, c.Heavy, only(c.Mean), c.Mode.Location, c.Mode.Heavy,
-				l.Stage, strings.Join(l.Candidates, " "), l.Count,
-			}
-			windows[w.key(signal)] = w
-		}
-	}
+	})
 	return windows
+}
+
+// readWindows adds the windows of a signal.
+func readWindows(t *testing.T, env []string, server, signal string, windows map[string]storedWindow) {
+	t.Helper()
+	type location struct {
+		Location, Stage string
+		Candidates      []string
+		Count           int `json:"candidate_count"`
+	}
+	locations := map[string]location{}
+	found := mustRun(t, env, "query", "locations", "--server", server, "--signal", signal, "--top", "10000", "-o", "json")
+	for _, l := range decodeJSON[struct{ Locations []location }](t, found).Locations {
+		locations[l.Location] = l
+	}
+	for line := range strings.Lines(mustRun(t, env, "query", "windows", "--server", server, "--signal", signal, "--step", "1s", "-o", "ndjson")) {
+		c := decodeJSON[answeredCell](t, line)
+		start, err := time.Parse(time.RFC3339Nano, c.From)
+		if err != nil {
+			t.Fatalf("read windows of %s: %v", signal, err)
+		}
+		l := locations[c.Mode.Location]
+		w := storedWindow{
+			start, c.Src, c.Dst, c.Kind, c.Observations, c.Untouched, c.Heavy, only(c.Mean), c.Mode.Location, c.Mode.Heavy,
+			l.Stage, strings.Join(l.Candidates, " "), l.Count,
+		}
+		windows[w.key(signal)] = w
+	}
 }
 
 // truthCells reads the emitter's truth about a source: tag or reflection.
