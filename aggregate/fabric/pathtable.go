@@ -98,20 +98,29 @@ func (r *rules) find(src, dst netip.Addr, f *aggregate.Flow, ns int64) (found in
 	return found, from, until
 }
 
+// unixNano returns a time in Unix ns, or the nearest one that fits: a path may be valid until the
+// year 9999.
+func unixNano(t time.Time, unset int64) int64 {
+	first, last := time.Unix(0, math.MinInt64), time.Unix(0, math.MaxInt64)
+	switch {
+	case t.IsZero():
+		return unset
+	case t.Before(first):
+		t = first
+	case t.After(last):
+		t = last
+	}
+	return t.UnixNano()
+}
+
 // paths checks the path table and compiles it.
 func (b *builder) paths() {
 	t := b.topo
 	bySrc := map[netip.Prefix][]int32{}
 	for i := range b.spec.Paths {
 		s, path := &b.spec.Paths[i], fmt.Sprintf("paths[%d]", i)
-		one := rule{proto: s.Proto, srcPort: s.SrcPort, dstPort: s.DstPort, from: math.MinInt64, until: math.MaxInt64, names: s.Via}
-		if !s.From.IsZero() {
-			one.from = s.From.UnixNano()
-		}
-		if !s.Until.IsZero() {
-			one.until = s.Until.UnixNano()
-		}
-		if one.from >= one.until {
+		one := rule{proto: s.Proto, srcPort: s.SrcPort, dstPort: s.DstPort, from: unixNano(s.From, math.MinInt64), until: unixNano(s.Until, math.MaxInt64), names: s.Via}
+		if !s.From.IsZero() && !s.Until.IsZero() && !s.From.Before(s.Until) {
 			b.errorf(path+".until", "%s: is not after from", s.Until.Format(time.RFC3339))
 		}
 		sources, destinations := b.prefixesOf(path+".src", s.Src), b.prefixesOf(path+".dst", s.Dst)

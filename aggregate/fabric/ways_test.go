@@ -84,6 +84,7 @@ func TestPathTable(t *testing.T) {
 	up1, down1 := class(leaf, up, g100), class(spine, down, g100)
 	hour := int64(time.Hour)
 	for _, test := range []struct {
+	year1000, year9999 := noon.AddDate(-1026, 0, 0), noon.AddDate(7973, 0, 0) // not Unix ns of 64 bits
 		name  string
 		paths []PathSpec
 		port  uint16 // of the source
@@ -108,6 +109,10 @@ func TestPathTable(t *testing.T) {
 		{"before it is valid", []PathSpec{{Src: "h11", Dst: "h21", Via: []string{"spine1"}, From: noon}}, 1, up1, -1, "leaf1:up1 leaf1:up2"},
 		{"when it becomes valid", []PathSpec{{Src: "h11", Dst: "h21", Via: []string{"spine1"}, From: noon}}, 1, up1, 0, "leaf1:up1"},
 		{"when it ends", []PathSpec{{Src: "h11", Dst: "h21", Via: []string{"spine1"}, Until: noon}}, 1, up1, 0, "leaf1:up1 leaf1:up2"},
+		{"until the year 9999", []PathSpec{{Src: "h11", Dst: "h21", Via: []string{"spine1"}, From: noon, Until: year9999}}, 1, up1, 0, "leaf1:up1"},
+		{"from the year 9999", []PathSpec{{Src: "h11", Dst: "h21", Via: []string{"spine1"}, From: year9999}}, 1, up1, 0, "leaf1:up1 leaf1:up2"},
+		{"from the year 1000", []PathSpec{{Src: "h11", Dst: "h21", Via: []string{"spine1"}, From: year1000}}, 1, up1, 0, "leaf1:up1"},
+		{"until the year 1000", []PathSpec{{Src: "h11", Dst: "h21", Via: []string{"spine1"}, Until: year1000}}, 1, up1, 0, "leaf1:up1 leaf1:up2"},
 		{"one after the other", []PathSpec{
 			{Src: "h11", Dst: "h21", Via: []string{"spine1"}, Until: noon.Add(time.Hour)},
 			{Src: "h11", Dst: "h21", Via: []string{"spine2"}, From: noon.Add(time.Hour)},
@@ -234,3 +239,4 @@ func TestEvidenceIsInTheFingerprint(t *testing.T) {
 		texts[text] = true
 	}
 }
+		{Spec{Paths: []PathSpec{{Src: "h11", Dst: "h21", Via: []string{"spine1"}, From: noon.AddDate(7973, 0, 0), Until: noon.AddDate(7000, 0, 0)}}}, "paths[0].until: 9026-01-05T12:00:00Z: is not after from"},
