@@ -163,8 +163,9 @@ func (e *ecmp) predict(p *paths, f *aggregate.Flow, src, dst *attachment) (w way
 			return true
 		}
 		ok = true
-		w.ends = append(w.ends, end)
-		for at := []int32{s}; len(at) > 0; {
+		w.ends = append(w.ends, stop{end, int32(left[s]) + 1})
+		hop := int32(1)
+		for at := []int32{s}; len(at) > 0; hop++ {
 			var next []int32
 			for _, d := range at {
 				ports := e.out[d]
@@ -173,7 +174,7 @@ func (e *ecmp) predict(p *paths, f *aggregate.Flow, src, dst *attachment) (w way
 				}
 				for _, port := range ports {
 					if to := t.ports[port].peerDevice; int(left[to])+1 == int(left[d]) {
-						w.ports, next = append(w.ports, port), append(next, to)
+						w.ports, next = append(w.ports, stop{port, hop}), append(next, to)
 					}
 				}
 			}

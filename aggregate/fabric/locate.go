@@ -81,21 +81,29 @@ func (f *Fabric) AddressBits() (v4, v6 int) { return f.topo.bits4, f.topo.bits6 
 
 // on returns the answer for the ports of a class that paths from an attachment to an endpoint use:
 // all of the class if there is no such path, nothing if the evidence contradicts itself. A hop
-// selects the ports there, unless the class has none there: then the TTL does not count hops.
+// selects the ports there if the TTL counts hops.
 func (r *resolver) on(class int32, hop uint8, src int32, dst endpoint) answer {
+	if n, counted := r.atHop(class, hop, src, dst); counted {
+		return n
+	}
 	n := nowhere
 	if src != none && dst != none {
-		if hop > 0 {
-			if n = r.search(class, hop, src, dst, dst).answer; n >= firstPort {
-				return n
-			}
-		}
 		n = r.between(class, src, dst)
 	}
 	if n == nowhere {
 		return r.all(class)
 	}
 	return n
+}
+
+// atHop returns the answer for the ports of a class at a hop; counted is false if there are none.
+// Then the TTL does not count hops.
+func (r *resolver) atHop(class int32, hop uint8, src int32, dst endpoint) (n answer, counted bool) {
+	if hop == 0 || src == none || dst == none {
+		return nowhere, false
+	}
+	n = r.search(class, hop, src, dst, dst).answer
+	return n, n >= firstPort
 }
 
 func (r *resolver) between(class, src int32, dst endpoint) answer {

@@ -230,9 +230,9 @@ func (f *Fabric) Predictions() []Prediction {
 // judge counts a flow that was seen at an observation point, if its way is a single path.
 func (p *Prediction) judge(t *topology, w *way, known bool, at waypoint) {
 	leaves := map[int32]int{}
-	for _, port := range w.ports {
-		leaves[t.ports[port].device]++
-		if leaves[t.ports[port].device] > 1 {
+	for _, s := range w.ports {
+		leaves[t.ports[s.at].device]++
+		if leaves[t.ports[s.at].device] > 1 {
 			return
 		}
 	}
@@ -242,9 +242,9 @@ func (p *Prediction) judge(t *topology, w *way, known bool, at waypoint) {
 	p.Seen++
 	if slices.ContainsFunc(at, func(at passage) bool {
 		if at.port != none {
-			return slices.Contains(w.ports, at.port)
+			return slices.ContainsFunc(w.ports, func(s stop) bool { return s.at == at.port })
 		}
-		return leaves[at.in] > 0 || slices.Contains(w.ends, at.in)
+		return leaves[at.in] > 0 || slices.ContainsFunc(w.ends, func(s stop) bool { return s.at == at.in })
 	}) {
 		p.Right++
 	}

@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
 	"math/bits"
@@ -18,10 +19,16 @@ const maxWays = 1 << 18
 // way is the known path of a flow: all ports between devices that it may pass.
 type way struct {
 	by    aggregate.Evidence // one bit
-	ports []int32            // ascending, to devices
-	ends  []int32            // devices where paths end
+	ports []stop             // ascending, to devices
+	ends  []stop             // devices where paths end
 	hops  int                // between devices, of the shortest; not of predicted ones
 }
+
+// stop is a port or a device on a path, and the number of the hop by which packets leave it, 1 for
+// the first.
+type stop struct{ at, hop int32 }
+
+func (s stop) compare(o stop) int { return cmp.Or(cmp.Compare(s.at, o.at), cmp.Compare(s.hop, o.hop)) }
 
 // ways numbers ways from 1, in the order of first use. Safe for concurrent use.
 type ways struct {
@@ -65,15 +72,14 @@ func (w *ways) contradict() {
 
 // enter numbers a way; ok is false for one that contradicts the topology.
 func (w *ways) enter(one way, ok bool) uint32 {
-	slices.Sort(one.ports)
-	one.ports = slices.Compact(one.ports)
-	slices.Sort(one.ends)
-	one.ends = slices.Compact(one.ends)
 	key := []byte{byte(one.by)}
-	for _, list := range [][]int32{one.ports, one.ends} {
-		key = binary.LittleEndian.AppendUint32(key, uint32(len(list)))
-		for _, n := range list {
-			key = binary.LittleEndian.AppendUint32(key, uint32(n))
+	for _, list := range []*[]stop{&one.ports, &one.ends} {
+		slices.SortFunc(*list, stop.compare)
+		*list = slices.Compact(*list)
+		key = binary.LittleEndian.AppendUint32(key, uint32(len(*list)))
+		for _, s := range *list {
+			key = binary.LittleEndian.AppendUint32(key, uint32(s.at))
+			key = binary.LittleEndian.AppendUint32(key, uint32(s.hop))
 		}
 	}
 	w.mu.Lock()
@@ -162,7 +168,8 @@ func (f *Fabric) ruled(k ruleEnds) uint32 {
 }
 
 // LocateOn is Locate for a packet with a way from Way: it returns the ports that the locator names
-// and that are on the way. If there are none, the evidence contradicts the packet and is not used.
+// and that are on the way, at the hop that the locator names. If there are none, the evidence
+// contradicts the packet and is not used.
 // by is the evidence of the way, 0 if the ports are those of Locate. It implements
 // aggregate.PathResolver.
 func (f *Fabric) LocateOn(way uint32, l csig.Layout, t uint8, lm uint16, src, dst netip.Addr) (id aggregate.LocationID, capacity uint64, by aggregate.Evidence) {
@@ -171,20 +178,11 @@ func (f *Fabric) LocateOn(way uint32, l csig.Layout, t uint8, lm uint16, src, ds
 	if way == 0 || !located || class == none {
 		return id, capacity, 0
 	}
-	w := f.ways.get(way)
-	var ports []int32
-	for _, p := range w.ports {
-		if f.classes.holds(class, p) {
-			ports = append(ports, p)
-		}
-	}
-	if e := f.topo.endpointOf(dst); e != none {
-		for _, d := range w.ends {
-			f.topo.eachLast(d, e, func(p int32) {
-				if f.classes.holds(class, p) {
-					ports = append(ports, p)
-				}
-			})
+	w, e, hop := f.ways.get(way), f.topo.endpointOf(dst), f.classes.hop(l, t, lm)
+	ports := f.onWay(w, class, hop, e)
+	if len(ports) == 0 {
+		if _, counted := f.resolve.atHop(class, hop, f.topo.attachmentOf(src), e); !counted {
+			ports = f.onWay(w, class, 0, e)
 		}
 	}
 	if len(ports) == 0 {
@@ -197,6 +195,25 @@ func (f *Fabric) LocateOn(way uint32, l csig.Layout, t uint8, lm uint16, src, ds
 		by = w.by
 	}
 	return p.id, p.capacity, by
+}
+
+// onWay lists the ports of a class on a way to endpoint e, at a hop or, with 0, at any. A port may be
+// listed several times.
+func (f *Fabric) onWay(w *way, class int32, hop uint8, e endpoint) (ports []int32) {
+	add := func(p, at int32) {
+		if f.classes.holds(class, p) && (hop == 0 || at == int32(hop)) {
+			ports = append(ports, p)
+		}
+	}
+	for _, s := range w.ports {
+		add(s.at, s.hop)
+	}
+	if e != none {
+		for _, s := range w.ends {
+			f.topo.eachLast(s.at, e, func(p int32) { add(p, s.hop) })
+		}
+	}
+	return ports
 }
 
 // passage is one way to pass a waypoint: a port, or a device.
@@ -264,8 +281,8 @@ func (p *paths) via(by aggregate.Evidence, src, dst *attachment, points []waypoi
 		for _, t := range dst.devices {
 			if n := r.total(t); n < unreached && n <= nearest {
 				ok, w.hops = true, min(w.hops, n)
-				w.ends = append(w.ends, t)
-				r.backward(t, n, func(port int32) { w.ports = append(w.ports, port) })
+				w.ends = append(w.ends, stop{t, int32(n + 1)})
+				r.backward(t, n, func(port int32, hop int) { w.ports = append(w.ports, stop{port, int32(hop)}) })
 			}
 		}
 	}
@@ -322,7 +339,7 @@ func (r *segments) total(t int32) int {
 }
 
 // backward uses the ports of all paths of that length to a device.
-func (r *segments) backward(t int32, total int, use func(port int32)) {
+func (r *segments) backward(t int32, total int, use func(port int32, hop int)) {
 	ends := map[int32]int{t: total} // devices to which the leg behind leads, and their distance from the start
 	for i := len(r.points) - 1; i >= 0; i-- {
 		before := map[int32]int{}
@@ -332,9 +349,12 @@ func (r *segments) backward(t int32, total int, use func(port int32)) {
 					continue
 				}
 				r.paths.prepare(2)
-				r.paths.walk(from.out, to, r.paths.hops.awayFrom(from.out), r.paths.hops.toward(to), use)
+				away := r.paths.hops.awayFrom(from.out)
+				r.paths.walk(from.out, to, away, r.paths.hops.toward(to), func(port int32) {
+					use(port, r.hops[i][m]+int(away[r.paths.topo.ports[port].device])+1)
+				})
 				if from.port != none {
-					use(from.port)
+					use(from.port, r.hops[i][m])
 				}
 				before[from.in] = r.hops[i][m] - from.hops()
 			}

@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,8 +84,8 @@ func TestPathTable(t *testing.T) {
 	t.Parallel()
 	up1, down1 := class(leaf, up, g100), class(spine, down, g100)
 	hour := int64(time.Hour)
-	for _, test := range []struct {
 	year1000, year9999 := noon.AddDate(-1026, 0, 0), noon.AddDate(7973, 0, 0) // not Unix ns of 64 bits
+	for _, test := range []struct {
 		name  string
 		paths []PathSpec
 		port  uint16 // of the source
@@ -108,11 +109,11 @@ func TestPathTable(t *testing.T) {
 		}, 1, up1, 0, "leaf1:up2"},
 		{"before it is valid", []PathSpec{{Src: "h11", Dst: "h21", Via: []string{"spine1"}, From: noon}}, 1, up1, -1, "leaf1:up1 leaf1:up2"},
 		{"when it becomes valid", []PathSpec{{Src: "h11", Dst: "h21", Via: []string{"spine1"}, From: noon}}, 1, up1, 0, "leaf1:up1"},
-		{"when it ends", []PathSpec{{Src: "h11", Dst: "h21", Via: []string{"spine1"}, Until: noon}}, 1, up1, 0, "leaf1:up1 leaf1:up2"},
 		{"until the year 9999", []PathSpec{{Src: "h11", Dst: "h21", Via: []string{"spine1"}, From: noon, Until: year9999}}, 1, up1, 0, "leaf1:up1"},
 		{"from the year 9999", []PathSpec{{Src: "h11", Dst: "h21", Via: []string{"spine1"}, From: year9999}}, 1, up1, 0, "leaf1:up1 leaf1:up2"},
 		{"from the year 1000", []PathSpec{{Src: "h11", Dst: "h21", Via: []string{"spine1"}, From: year1000}}, 1, up1, 0, "leaf1:up1"},
 		{"until the year 1000", []PathSpec{{Src: "h11", Dst: "h21", Via: []string{"spine1"}, Until: year1000}}, 1, up1, 0, "leaf1:up1 leaf1:up2"},
+		{"when it ends", []PathSpec{{Src: "h11", Dst: "h21", Via: []string{"spine1"}, Until: noon}}, 1, up1, 0, "leaf1:up1 leaf1:up2"},
 		{"one after the other", []PathSpec{
 			{Src: "h11", Dst: "h21", Via: []string{"spine1"}, Until: noon.Add(time.Hour)},
 			{Src: "h11", Dst: "h21", Via: []string{"spine2"}, From: noon.Add(time.Hour)},
@@ -129,6 +130,92 @@ func TestPathTable(t *testing.T) {
 				t.Errorf("candidates %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// ttlOnly is a locator for max_nqd, which has none in testdata: the TTL alone.
+var ttlOnly = csig.LocatorSpec{Format: "wide", Profile: "uec050", Signal: "max_nqd", ZeroIsLocation: true, Fields: []csig.FieldSpec{{Field: "ttl", Bits: 8}}}
+
+// TestHopOnWay: a TTL selects the hop on the way of a flow, if it counts hops there.
+func TestHopOnWay(t *testing.T) {
+	t.Parallel()
+	detour := []PathSpec{{Src: "h11", Dst: "h21", Via: []string{"spine1", "leaf3:up2"}}}
+	for _, test := range []struct {
+		name  string
+		paths []PathSpec
+		ecmp  []ECMPSpec
+		want  []string // by hop, from 1
+	}{
+		{"a path", []PathSpec{{Src: "h11", Dst: "h21", Via: []string{"spine2"}}}, nil, []string{"leaf1:up2", "spine2:down2", "leaf2:down1", "leaf1:up2 leaf2:down1 spine2:down2"}},
+		{"not the shortest", detour, nil, []string{"leaf1:up1", "spine1:down3", "leaf3:up2", "spine2:down2", "leaf2:down1"}},
+		{"hashes", nil, []ECMPSpec{{Hash: "xor16", Fields: []string{"src_port"}}}, []string{"leaf1:up2", "spine2:down2", "leaf2:down1"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			spec, _ := load(t, "leafspine.yaml")
+			spec.CSIG.Locators = append(spec.CSIG.Locators, ttlOnly)
+			spec.Paths, spec.ECMP = test.paths, test.ecmp
+			f := compile(t, spec)
+			way, _, _ := f.Way(flowBetween("10.0.1.1", "10.0.2.1", 1, 80), noon.UnixNano())
+			for i, want := range test.want {
+				id, _, _ := f.LocateOn(way, wide, csig.MaxNQD.Type(), 63-uint16(i), addr("10.0.1.1"), addr("10.0.2.1"))
+				l, _ := f.Location(id)
+				if got := strings.Join(l.Candidates, " "); got != want {
+					t.Errorf("hop %d: candidates %q, want %q", i+1, got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestWaysOnlyNarrow: whatever a locator names, on a shortest path there are no other candidates
+// than on all of them.
+func TestWaysOnlyNarrow(t *testing.T) {
+	t.Parallel()
+	var values []uint16
+	for named := range uint16(1 << 4) {
+		for ttl := range uint16(10) {
+			values = append(values, named<<8|(64-ttl)) // stage and orientation, or a TTL alone
+		}
+	}
+	compactValues := make([]uint16, 1<<7)
+	for i := range compactValues {
+		compactValues[i] = uint16(i)
+	}
+	for _, file := range []string{"leafspine.yaml", "threetier.yaml"} {
+		spec, _ := load(t, file)
+		spec.CSIG.Locators = append(spec.CSIG.Locators, ttlOnly)
+		spec.ECMP = []ECMPSpec{{Hash: "crc16"}}
+		f := compile(t, spec)
+		narrowed := 0
+		for _, from := range spec.Hosts {
+			for _, to := range spec.Hosts {
+				src, dst := addr(from.Addresses[0]), addr(to.Addresses[0])
+				way, _, _ := f.Way(flowBetween(from.Addresses[0], to.Addresses[0], 1, 80), noon.UnixNano())
+				for _, test := range []struct {
+					layout csig.Layout
+					signal csig.Signal
+					values []uint16
+				}{{compact, csig.MinABW, compactValues}, {wide, csig.MinABW, values}, {wide, csig.MaxNQD, values}} {
+					for _, lm := range test.values {
+						all, _ := f.Locate(test.layout, test.signal.Type(), lm, src, dst)
+						one, _, by := f.LocateOn(way, test.layout, test.signal.Type(), lm, src, dst)
+						if by == 0 {
+							continue
+						}
+						narrowed++
+						onAll, _ := f.Location(all)
+						onOne, _ := f.Location(one)
+						if onAll.Kind == KindUnknown || slices.ContainsFunc(onOne.Candidates, func(port string) bool { return !slices.Contains(onAll.Candidates, port) }) {
+							t.Fatalf("%s, %s, lm %#x from %s to %s: %q on the way, %s %q on all paths", file, test.signal, lm, from.Name, to.Name, onOne.Candidates, onAll.Kind, onAll.Candidates)
+						}
+					}
+				}
+			}
+		}
+		if narrowed == 0 {
+			t.Errorf("%s: no way changes any location", file)
+		}
 	}
 }
 
@@ -208,6 +295,7 @@ func TestEvidenceErrors(t *testing.T) {
 		{Spec{Paths: []PathSpec{{Src: "h11", Dst: "h21"}}}, "paths[0].via: 0 devices and ports: expected 1 to 64"},
 		{Spec{Paths: []PathSpec{{Src: "h11", Dst: "h21", Via: []string{"spine1:up9"}}}}, `paths[0].via[0]: "spine1:up9": no device or port has that name`},
 		{Spec{Paths: []PathSpec{{Src: "h11", Dst: "h21", Via: []string{"spine1"}, From: noon, Until: noon}}}, "paths[0].until: 2026-01-05T12:00:00Z: is not after from"},
+		{Spec{Paths: []PathSpec{{Src: "h11", Dst: "h21", Via: []string{"spine1"}, From: noon.AddDate(7973, 0, 0), Until: noon.AddDate(7000, 0, 0)}}}, "paths[0].until: 9026-01-05T12:00:00Z: is not after from"},
 		{Spec{ECMP: []ECMPSpec{{Hash: "md5"}}}, `ecmp[0].hash: "md5": expected crc16, crc32, crc32c or xor16`},
 		{Spec{ECMP: []ECMPSpec{{Hash: "crc16", Fields: []string{"src_ip", "src_ip"}}}}, `ecmp[0].fields[1]: "src_ip": expected src_ip, dst_ip, protocol, src_port or dst_port, each once`},
 	} {
@@ -239,4 +327,3 @@ func TestEvidenceIsInTheFingerprint(t *testing.T) {
 		texts[text] = true
 	}
 }
-		{Spec{Paths: []PathSpec{{Src: "h11", Dst: "h21", Via: []string{"spine1"}, From: noon.AddDate(7973, 0, 0), Until: noon.AddDate(7000, 0, 0)}}}, "paths[0].until: 9026-01-05T12:00:00Z: is not after from"},
