@@ -16,6 +16,16 @@ import (
 // each packet would cost more than the packet.
 const pacedLead = 5 * time.Millisecond
 
+// A packet more than farAhead after the latest one may have a wrong time, so it does not wait until
+// farPackets in a row agree. Meanwhile shards keep such packets in quarantine, by the same numbers
+// (window.Config.MaxAhead).
+const (
+	farAhead   = time.Minute
+	farPackets = 64
+	// longestPause is the longest pause to wait for: a longer one is probably a clock that was set.
+	longestPause = 24 * time.Hour
+)
+
 // pacedRun replays all files merged by time. The merge only sets the pace: every tap keeps its own
 // watermark. Like the merge, it keeps only the files whose packets are due.
 type pacedRun struct {
@@ -75,14 +85,11 @@ func (p *pacedRun) feed(ctx context.Context) error {
 			p.replay.result.Cuts = append(p.replay.result.Cuts, cut)
 			continue
 		}
-		for !frame.NoTime {
-			if wait := clock.ahead(frame.TimeNS); wait < pacedLead {
-				break
-			} else if err := sleep(ctx, wait); err != nil {
-				return err
-			}
+		var wait time.Duration
+		if !frame.NoTime {
+			wait = clock.ahead(frame.TimeNS)
 		}
-		if err := ctx.Err(); err != nil {
+		if err := sleep(ctx, wait); err != nil {
 			return err
 		}
 		if err := p.add(ctx, i, frame); err != nil {
@@ -91,8 +98,11 @@ func (p *pacedRun) feed(ctx context.Context) error {
 	}
 }
 
-// sleep waits for that long, or until ctx ends.
+// sleep waits for that long, if it is pacedLead or more, or until ctx ends.
 func sleep(ctx context.Context, wait time.Duration) error {
+	if wait < pacedLead {
+		return ctx.Err()
+	}
 	t := time.NewTimer(wait)
 	defer t.Stop()
 	select {
@@ -179,13 +189,34 @@ func (f *pacedFile) write(ctx context.Context, taps []TapCounts, passages []*fin
 type pace struct {
 	speed   float64
 	started time.Time
-	first   int64
+	first   int64 // captured time at started
+	latest  int64 // captured time, without packets in doubt
+	alone   bool  // only the first packet came so far
+	doubted int   // packets in a row that are far ahead of latest
 }
 
-// ahead returns the time until a packet is due. Packets from before the first one are due at once.
+// ahead returns the time until the next packet is due. Packets from before the first one, and
+// those in doubt, are due at once.
 func (p *pace) ahead(at int64) time.Duration {
-	if p.started.IsZero() {
-		p.started, p.first = time.Now(), at
+	pause := time.Duration(at - p.latest)
+	switch {
+	case p.started.IsZero():
+		p.begin(at)
+		p.alone = true
+		return 0
+	case p.alone && pause < -farAhead: // the first time was wrong
+		p.begin(at)
+	case pause > farAhead:
+		if p.doubted++; p.doubted < farPackets {
+			return 0
+		}
+		if pause > longestPause {
+			p.begin(at)
+		}
 	}
+	p.alone, p.doubted, p.latest = false, 0, max(p.latest, at)
 	return time.Duration(float64(at-p.first)/p.speed) - time.Since(p.started)
 }
+
+// begin makes a captured time due now.
+func (p *pace) begin(at int64) { p.started, p.first, p.latest = time.Now(), at, at }

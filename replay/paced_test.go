@@ -1,10 +1,12 @@
 package replay_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
@@ -34,6 +36,89 @@ func TestPace(t *testing.T) {
 				t.Errorf("pace %v: took %s, expected %s", pace, result.Elapsed, want)
 			}
 		})
+	}
+}
+
+// A paced replay waits for pauses, but not for wrong times, and gives the rows of a fast one.
+func TestPacedTimes(t *testing.T) {
+	const count = 200 // packets, 10 ms apart
+	const span, hour, years = (count - 1) * 10 * time.Millisecond, time.Hour, 10 * 365 * 24 * time.Hour
+	shift := func(from, to int, by time.Duration) func(i int) time.Duration {
+		return func(i int) time.Duration {
+			if i >= from && i < to {
+				return by
+			}
+			return 0
+		}
+	}
+	rec := shared(t, classic)
+	for _, test := range []struct {
+		name    string
+		shifted func(i int) time.Duration
+		want    time.Duration
+	}{
+		{"none", shift(0, 0, 0), span},
+		{"one is years ahead", shift(100, 101, years), span},
+		{"one is an hour ahead", shift(100, 101, hour), span},
+		{"one is half a minute ahead", shift(100, 101, 30*time.Second), 31 * time.Second},
+		{"the first is years ahead", shift(0, 1, years), span - 10*time.Millisecond},
+		{"the last is years ahead", shift(count-1, count, years), span - 10*time.Millisecond},
+		{"63 are years ahead", shift(100, 163, years), span},
+		{"every second one is years ahead", func(i int) time.Duration { return time.Duration(i%2) * years }, span - 10*time.Millisecond},
+		{"one is years behind", shift(100, 101, -years), span},
+		{"the first is years behind", shift(0, 1, -years), span - 640*time.Millisecond},
+		{"a clock that is set ahead by years", shift(100, count, years), span - 640*time.Millisecond},
+		{"a pause of an hour", shift(100, count, hour), span + hour},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "a.pcapng")
+			var times []time.Duration
+			for i := range count {
+				times = append(times, time.Duration(i)*10*time.Millisecond+2*years+test.shifted(i))
+			}
+			retimed(t, path, rec.files[0], times)
+			var fast, slow blocks
+			cfg := rec.config(&fast)
+			cfg.Files = []string{path}
+			replayed(t, cfg)
+			synctest.Test(t, func(t *testing.T) {
+				cfg.Sink, cfg.Pace = &slow, 1
+				if got := replayed(t, cfg).Elapsed; got < test.want-10*time.Millisecond || got > test.want+10*time.Millisecond {
+					t.Errorf("took %s, expected %s", got, test.want)
+				}
+			})
+			if len(fast.list) == 0 || !reflect.DeepEqual(slow.sorted(), fast.sorted()) {
+				t.Errorf("%d blocks differ from %d", len(slow.list), len(fast.list))
+			}
+		})
+	}
+}
+
+// retimed writes the first packets of a capture with these Unix times.
+func retimed(t *testing.T, path, from string, times []time.Duration) {
+	t.Helper()
+	r, err := capture.Open(from, capture.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	m := capture.NewMerger(r)
+	var out bytes.Buffer
+	w := capture.NewWriter(&out, capture.Interface{Link: capture.LinkEthernet})
+	for _, at := range times {
+		f, _, err := m.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Write(&capture.Frame{Data: f.Data, TimeNS: int64(at), WireLen: f.WireLen}, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
