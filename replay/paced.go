@@ -29,11 +29,10 @@ const (
 // pacedRun replays all files merged by time. The merge only sets the pace: every tap keeps its own
 // watermark. Like the merge, it keeps only the files whose packets are due.
 type pacedRun struct {
-	replay  *Replay
-	sources []*source
-	merge   *capture.Merger
-	files   []*pacedFile // by source; nil before the first packet and after the last
-	spare   []*worker    // of files that have ended
+	replay *Replay
+	merge  *capture.Merger
+	files  []*pacedFile // by source; nil before the first packet and after the last
+	spare  []*worker    // of files that have ended
 }
 
 // pacedFile passes the packets of one file to the worker of their chunk, so that a paced replay
@@ -46,19 +45,19 @@ type pacedFile struct {
 }
 
 // paced replays the packets of a new merge.
-func (r *Replay) paced(ctx context.Context, sources []*source, merge *capture.Merger) error {
-	run := &pacedRun{replay: r, sources: sources, merge: merge, files: make([]*pacedFile, len(sources))}
+func (r *Replay) paced(ctx context.Context, merge *capture.Merger) error {
+	run := &pacedRun{replay: r, merge: merge, files: make([]*pacedFile, len(r.sources))}
 	return run.feed(ctx)
 }
 
-func (r *Replay) runPaced(ctx context.Context, sources []*source) error {
-	paths := make([]string, len(sources))
-	for i, s := range sources {
+func (r *Replay) runPaced(ctx context.Context) error {
+	paths := make([]string, len(r.sources))
+	for i, s := range r.sources {
 		paths[i] = s.path
 	}
 	merge := capture.MergeFiles(paths, capture.Options{Resume: resume(r.cfg.ChunkBytes)})
 	defer merge.Close()
-	if err := r.paced(ctx, sources, merge); err != nil {
+	if err := r.paced(ctx, merge); err != nil {
 		return err
 	}
 	if n := merge.Deferred(); n > 0 {
@@ -135,7 +134,7 @@ func (p *pacedRun) end(ctx context.Context) error {
 func (p *pacedRun) add(ctx context.Context, i int, frame *capture.Frame) error {
 	f := p.files[i]
 	if f == nil {
-		f = &pacedFile{src: p.sources[i], worker: p.worker(), follow: newFollowers(&p.replay.cfg)}
+		f = &pacedFile{src: p.replay.sources[i], worker: p.worker(), follow: newFollowers(&p.replay.cfg)}
 		f.worker.begin(f.src, 0, f.write)
 		p.files[i] = f
 	}

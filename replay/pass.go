@@ -140,9 +140,9 @@ type piece struct {
 	chunk capture.Chunk
 }
 
-func (r *Replay) runFast(ctx context.Context, sources []*source) error {
+func (r *Replay) runFast(ctx context.Context) error {
 	var pieces []piece
-	for _, s := range sources {
+	for _, s := range r.sources {
 		for _, c := range s.chunks {
 			pieces = append(pieces, piece{s, c})
 		}

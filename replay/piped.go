@@ -20,6 +20,9 @@ type PipedCapture struct {
 	Name string
 	// ID is its identity: captures with equal IDs have equal content.
 	ID uint64
+	// Taps are the names of its interfaces, to find mid-fabric taps. If there are some, the capture
+	// is written twice.
+	Taps []string
 	// Write writes the capture to w and blocks until all is written or ctx ends. w blocks while the
 	// replay lags, so that little of the capture is in memory, and fails after the replay has
 	// ended.
@@ -29,7 +32,7 @@ type PipedCapture struct {
 // pipeSource is the only source when a PipedCapture is replayed. Its size is unknown.
 func pipeSource(cfg *Config) *source {
 	return &source{
-		path: cfg.Piped.Name, chunks: []capture.Chunk{{}},
+		path: cfg.Piped.Name, chunks: []capture.Chunk{{}}, witness: cfg.hasWays() && cfg.isWitness(cfg.Piped.Taps),
 		id: aggregate.Source{Producer: cfg.Piped.ID, Incarnation: settingsID(cfg, -1), Epoch: cfg.Epoch},
 	}
 }
@@ -59,7 +62,7 @@ func (r *Replay) runPipe(ctx context.Context) error {
 			return fmt.Errorf("replay: %w", err)
 		}
 		if r.cfg.Pace > 0 {
-			return r.paced(ctx, r.sources, capture.NewMerger(reader))
+			return r.paced(ctx, capture.NewMerger(reader))
 		}
 		return r.readPipe(ctx, reader)
 	})

@@ -99,6 +99,7 @@ func New(cfg Config) (*Replay, error) {
 	}
 	if cfg.Piped != nil {
 		r.sources = []*source{pipeSource(&r.cfg)}
+		r.identifyWitnesses()
 		return r, nil
 	}
 	seen := make(map[uint64]string)
@@ -161,13 +162,7 @@ func (r *Replay) Progress() (bytes, total int64, packets uint64) {
 // packets of all files have unknown link types (window.ErrLinkType). Call it once.
 func (r *Replay) Run(ctx context.Context) error {
 	begun := time.Now()
-	var err error
-	switch {
-	case r.cfg.Piped != nil:
-		err = r.runPipe(ctx)
-	default:
-		err = r.runFiles(ctx)
-	}
+	err := r.runPasses(ctx)
 	r.result.Elapsed = time.Since(begun)
 	if err == nil {
 		err = r.refused()
@@ -178,13 +173,13 @@ func (r *Replay) Run(ctx context.Context) error {
 // sightingUser is a resolver that learns paths from mid-fabric captures.
 type sightingUser interface{ UseSightings() (seen bool) }
 
-// runFiles replays all captures. First it reads those with mid-fabric taps for the paths of their
+// runPasses replays all captures. First it reads those with mid-fabric taps for the paths of their
 // flows only, so that all rows use all paths, whatever the number of workers.
-func (r *Replay) runFiles(ctx context.Context) error {
+func (r *Replay) runPasses(ctx context.Context) error {
 	if witnesses := r.witnesses(); len(witnesses) > 0 {
-		first := &Replay{cfg: r.cfg, progress: r.progress}
-		first.cfg.Sink, first.cfg.Taps, first.cfg.Finding = nowhere{}, nil, nil
-		if err := first.runFast(ctx, witnesses); err != nil {
+		first := &Replay{cfg: r.cfg, sources: witnesses, progress: r.progress}
+		first.cfg.Sink, first.cfg.Taps, first.cfg.Finding, first.cfg.Pace = nowhere{}, nil, nil, 0
+		if err := first.runPass(ctx); err != nil {
 			return err
 		}
 		r.cfg.Resolver.(sightingUser).UseSightings()
@@ -195,10 +190,17 @@ func (r *Replay) runFiles(ctx context.Context) error {
 			return of
 		}
 	}
-	if r.cfg.Pace > 0 {
-		return r.runPaced(ctx, r.sources)
+	return r.runPass(ctx)
+}
+
+func (r *Replay) runPass(ctx context.Context) error {
+	switch {
+	case r.cfg.Piped != nil:
+		return r.runPipe(ctx)
+	case r.cfg.Pace > 0:
+		return r.runPaced(ctx)
 	}
-	return r.runFast(ctx, r.sources)
+	return r.runFast(ctx)
 }
 
 // nowhere is a sink that discards blocks.

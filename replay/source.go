@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
@@ -46,7 +47,8 @@ func openSource(path string, cfg *Config) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	witness := isWitness(path, r, cfg)
+	s := &source{path: path, size: info.Size()}
+	s.witness = cfg.hasWays() && cfg.isWitness(s.firstTaps(r))
 	r.Close()
 	content, err := contentID(path, info.Size())
 	if err != nil {
@@ -56,31 +58,33 @@ func openSource(path string, cfg *Config) (*source, error) {
 	if chunkBytes < 0 {
 		chunkBytes = max(info.Size(), 1)
 	}
-	chunks, err := capture.Chunks(path, chunkBytes)
-	if err != nil {
+	if s.chunks, err = capture.Chunks(path, chunkBytes); err != nil {
 		return nil, err
 	}
-	return &source{
-		path: path, size: info.Size(), chunks: chunks, witness: witness,
-		id: aggregate.Source{Producer: content, Incarnation: settingsID(cfg, chunkBytes), Epoch: cfg.Epoch},
-	}, nil
+	s.id = aggregate.Source{Producer: content, Incarnation: settingsID(cfg, chunkBytes), Epoch: cfg.Epoch}
+	return s, nil
 }
 
-// isWitness reports whether a capture begins with an interface of such a tap.
-func isWitness(path string, r *capture.Reader, cfg *Config) bool {
+// hasWays reports whether rows use evidence of paths, which mid-fabric taps may add to.
+func (cfg *Config) hasWays() bool {
 	finder, ok := cfg.Resolver.(aggregate.PathResolver)
-	if !ok || !finder.HasWays() || cfg.Tap == nil {
-		return false
-	}
+	return ok && finder.HasWays() && cfg.Tap != nil
+}
+
+// isWitness reports whether one of the taps is in the middle of the fabric.
+func (cfg *Config) isWitness(taps []string) bool {
+	return slices.ContainsFunc(taps, func(name string) bool { return cfg.Tap(name).ObservationPoint != 0 })
+}
+
+// firstTaps returns the names of the taps with which a capture begins.
+func (s *source) firstTaps(r *capture.Reader) (names []string) {
 	var batch capture.Batch
 	_ = r.ReadBatch(&batch) // errors in the file are reported when it is replayed
-	s, interfaces := source{path: path}, r.Interfaces()
+	interfaces := r.Interfaces()
 	for i := range max(len(interfaces), 1) {
-		if cfg.Tap(s.tapName(interfaces, uint32(i))).ObservationPoint != 0 {
-			return true
-		}
+		names = append(names, s.tapName(interfaces, uint32(i)))
 	}
-	return false
+	return names
 }
 
 // Samples of a file for its identity.

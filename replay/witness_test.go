@@ -1,11 +1,15 @@
 package replay_test
 
 import (
+	"context"
+	"io"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
@@ -140,5 +144,55 @@ func TestWitnesses(t *testing.T) {
 		if !reflect.DeepEqual(got.sorted(), want.sorted()) {
 			t.Errorf("%s: %d blocks differ from %d", test.name, len(got.list), len(want.list))
 		}
+	}
+}
+
+// TestPipedWitnesses checks that a stream with mid-fabric taps is written twice, and gives the rows
+// of the same capture as a file.
+func TestPipedWitnesses(t *testing.T) {
+	rec := shared(t, func(s *scenario.Scenario) {
+		witnessed(s)
+		s.Classic, s.SingleFile = false, true
+	})
+	var want blocks
+	cfg, f := rec.witnesses(t, &want, func(string) bool { return true })
+	cfg.ChunkBytes = -1
+	replayed(t, cfg)
+	if ports, sets := want.ports(f); ports == 0 || sets > 0 {
+		t.Errorf("with taps at all spines %d heavy observations name a port, %d do not", ports, sets)
+	}
+	identities := map[uint64]bool{}
+	for _, test := range []struct {
+		name  string
+		taps  []string
+		pace  float64
+		times int
+	}{
+		{"fast", []string{"rack1", "spine1", "spine2"}, 0, 2},
+		{"paced", []string{"rack1", "spine1", "spine2"}, 1e6, 2},
+		{"receivers only", []string{"rack1"}, 0, 1},
+	} {
+		var got blocks
+		times := 0
+		cfg, f := rec.witnesses(t, &got, func(string) bool { return true })
+		cfg.Files, cfg.Pace = nil, test.pace
+		cfg.Piped = &replay.PipedCapture{Name: "made", ID: 1, Taps: test.taps, Write: func(_ context.Context, w io.Writer) error {
+			times++
+			return copyFile(w, rec.files[0])
+		}}
+		if result := replayed(t, cfg); result.Packets != rec.report.Captured || times != test.times {
+			t.Errorf("%s: %d packets of %d, written %d times", test.name, result.Packets, rec.report.Captured, times)
+		}
+		identities[got.list[0].Incarnation] = true
+		if test.times == 1 {
+			if _, sets := got.ports(f); sets == 0 {
+				t.Errorf("%s: no set without evidence", test.name)
+			}
+		} else if diff := cmp.Diff(anonymous(&want), anonymous(&got)); diff != "" {
+			t.Errorf("%s: blocks differ (-file +stream):\n%.2000s", test.name, diff)
+		}
+	}
+	if len(identities) != 2 {
+		t.Errorf("%d identities: expected one with evidence and one without", len(identities))
 	}
 }

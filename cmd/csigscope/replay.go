@@ -193,7 +193,11 @@ func (f *replayFlags) simulate(cmd *cobra.Command) error {
 	}
 	progress, stop := showSimulation(cmd)
 	defer stop()
-	c.Piped = &replay.PipedCapture{Name: s.Name, ID: id, Write: func(ctx context.Context, w io.Writer) error {
+	var taps []string
+	for i := range spec.Taps {
+		taps = append(taps, spec.Taps[i].Name)
+	}
+	c.Piped = &replay.PipedCapture{Name: s.Name, ID: id, Taps: taps, Write: func(ctx context.Context, w io.Writer) error {
 		_, err := simulation.Write(ctx, s, w, progress)
 		return err
 	}}
