@@ -63,6 +63,12 @@ func TestWatcherLive(t *testing.T) {
 				}
 			}
 		}, "duplicate-frames a 46"},
+		{"frames twice, before and after the clock is set back", func(w *Watcher) {
+			w.ObserveContent(3600e9, 1<<20, true)
+			for i := range int64(1000) {
+				w.ObserveContent(i*1e7, uint64(i), i%40 == 0)
+			}
+		}, "duplicate-frames a 24"},
 		{"equal frames of a sender", func(w *Watcher) {
 			for i := range int64(100_000) {
 				w.ObserveContent(i*5e5, 7, i > 0)

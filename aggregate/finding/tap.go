@@ -136,10 +136,11 @@ type copied struct {
 	sent    bool // the sender sends the same bytes again and again
 }
 
-// copied takes the content of a frame. Equal ones count as copies once copySilence has passed.
+// copied takes the content of a frame. Equal ones count as copies once copySilence has passed, or
+// once the clock is set back by more than that.
 func (t *tapState) copied(f *Frame) {
 	c := &t.copies
-	for len(c.queue) > 0 && f.TimeNS-c.queue[0].time > int64(copySilence) {
+	for len(c.queue) > 0 && !c.queue[0].within(copySilence, f) {
 		one := c.queue[0]
 		one.count(&t.repeated, t.File)
 		delete(c.of, one.content)
@@ -149,7 +150,7 @@ func (t *tapState) copied(f *Frame) {
 		return
 	}
 	switch one := c.of[f.Content]; {
-	case one != nil && f.TimeNS-one.time <= int64(copyTime):
+	case one != nil && one.within(copyTime, f):
 		one.n++
 	case one != nil:
 		one.sent = true
@@ -160,6 +161,12 @@ func (t *tapState) copied(f *Frame) {
 		one = &copied{content: f.Content, n: 1, time: f.TimeNS, packet: f.Number}
 		c.of[f.Content], c.queue = one, append(c.queue, one)
 	}
+}
+
+// within reports whether a frame is at most that long after or before the first one.
+func (c *copied) within(d time.Duration, f *Frame) bool {
+	apart := f.TimeNS - c.time
+	return apart <= int64(d) && apart >= -int64(d)
 }
 
 // count adds the copies to a finding, unless the sender repeated the bytes.

@@ -57,6 +57,15 @@ func TestTaps(t *testing.T) {
 			}
 			return true
 		}), "clock-set a"},
+		{"a clock is set back while a sender repeats frames", steady(func(tap string, n int, f *Frame) bool {
+			if f.Content = uint64(n); n%5 == 0 {
+				f.Content = 1 << 20
+			}
+			if f.Repeated = n == 500; n <= 500 {
+				f.TimeNS += 3600_000 * ms
+			}
+			return tap == "a"
+		}), "clock-set a"},
 		{"frames out of order", steady(func(tap string, n int, f *Frame) bool {
 			if tap == "a" && n%20 == 19 {
 				f.TimeNS -= min(200*ms, f.TimeNS-1)
