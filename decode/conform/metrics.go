@@ -127,7 +127,11 @@ func parseTime(s string) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("time %q: expected RFC 3339 or Unix time in nanoseconds", s)
 	}
-	return t.UnixNano(), nil
+	ns := t.UnixNano()
+	if !time.Unix(0, ns).Equal(t) {
+		return 0, fmt.Errorf("time %q: expected a time from 1678 to 2262", s)
+	}
+	return ns, nil
 }
 
 // Has reports whether there are metrics of any of the ports.

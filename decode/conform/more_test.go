@@ -84,6 +84,7 @@ func TestMetricsFile(t *testing.T) {
 		"line 3":                       "time,port,signal,value\n5,eth0,min_abw,1Gbps\nyesterday,eth0,min_abw,1Gbps\n",
 		"signal":                       "time,port,signal,value\n5,eth0,speed,1Gbps\n",
 		"RFC 3339":                     "time,port,signal,value\n05:00,eth0,min_abw,1Gbps\n",
+		"1678 to 2262":                 "time,port,signal,value\n9999-12-31T00:00:00Z,eth0,min_abw,1Gbps\n",
 		"line 2: wrong number of fiel": "time,port,signal,value\n5,eth0,min_abw\n",
 		"quantity":                     "time,port,signal,value\n5,eth0,min_abw,fast\n",
 	} {
