@@ -176,7 +176,7 @@ func (s *Sharing) Run(ctx context.Context) error {
 // its parts.
 type PeerStats struct {
 	URL           string
-	Away          bool              // the last request failed
+	Away          bool              // the last request failed, other than by a refusal
 	Sent, Rows    uint64            // blocks that the peer has, and their rows
 	Bytes         uint64            // of answered requests, uncompressed
 	Dropped       map[string]uint64 // blocks, by reason: "full", "old", "refused"
@@ -349,9 +349,12 @@ func (l *link) deliver(ctx, sending context.Context, batch []sharedPart) bool {
 			return true
 		case ctx.Err() != nil:
 			return false
+		case poison && len(batch) > 1: // find the offending part
+			half := len(batch) / 2
+			return l.deliver(ctx, sending, batch[:half]) && l.deliver(ctx, sending, batch[half:])
 		case poison:
-			l.cfg.Logger.Error("the peer refused windows, and does not show them", slog.String("peer", l.url), slog.String("error", err.Error()))
-			l.drop(dropRefused, len(batch))
+			l.refused.Log(l.cfg.Logger, slog.LevelError, l.cfg.Now(), "the peer refused windows, and does not show them", slog.String("peer", l.url), slog.String("error", err.Error()))
+			l.drop(dropRefused, 1)
 			return true
 		case wait > 0:
 			retry.Sleep(ctx, wait)
@@ -401,9 +404,10 @@ func (l *link) send(ctx context.Context, batch []sharedPart) error {
 	if err == nil && len(answer.Msg.GetOutcomes()) != len(batch) {
 		err = errAnswer
 	}
+	wait, poison := judge(err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.stats.Away = err != nil; err != nil {
+	if l.stats.Away = err != nil && wait == 0 && !poison; err != nil {
 		return err
 	}
 	l.stats.Bytes += uint64(size)

@@ -2,10 +2,13 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -421,6 +424,73 @@ func TestPeersChecked(t *testing.T) {
 	} {
 		if err := tc.c.Check(); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%+v: %v, want %q", tc.c, err, tc.want)
+		}
+	}
+}
+
+// refusingPeer is a transport without a network to a peer that refuses requests by a function.
+type refusingPeer func(*wire.ShareRequest) error
+
+// RoundTrip implements http.RoundTripper.
+func (p refusingPeer) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer := httptest.NewRecorder()
+	connect.NewUnaryHandler(wire.IngestServiceShareProcedure, func(_ context.Context, r *connect.Request[wire.ShareRequest]) (*connect.Response[wire.ShareResponse], error) {
+		if err := p(r.Msg); err != nil {
+			return nil, err
+		}
+		m := &wire.ShareResponse{}
+		for range r.Msg.GetBlocks() {
+			m.Outcomes = append(m.Outcomes, wire.Outcome_OUTCOME_STORED)
+		}
+		return connect.NewResponse(m), nil
+	}).ServeHTTP(answer, r)
+	return answer.Result(), nil
+}
+
+// TestPeerRefuses: a peer that refuses a message for good loses only the block that it refuses, which is
+// logged once a minute. A peer that refuses is up, as is one that asks to wait.
+func TestPeerRefuses(t *testing.T) {
+	clock, log := newClock(), &logBuffer{}
+	s, err := NewSharing(SharingConfig{Peers: []string{"http://127.0.0.1:1"}, Now: clock.now, Logger: log.logger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, refusal := s.links[0], error(nil)
+	l.call = connect.NewClient[rawRequest, wire.ShareResponse](&http.Client{Transport: refusingPeer(func(m *wire.ShareRequest) error {
+		if slices.ContainsFunc(m.GetBlocks(), func(b *wire.SharedBlock) bool { return b.GetProducer() == 13 }) {
+			return refusal
+		}
+		return nil
+	})}, l.url, clientOptions(true)...)
+	batch := func() (parts []sharedPart) {
+		for producer := range uint64(20) {
+			parts = append(parts, encodeShared(sharedBlock(t, producer+1, 1, clock.now(), 3))...)
+		}
+		return parts
+	}
+	refusal = connect.NewError(connect.CodeInvalidArgument, errors.New("not of this protocol"))
+	for range 3 {
+		if !l.deliver(t.Context(), t.Context(), batch()) {
+			t.Error("it gave up")
+		}
+	}
+	if st := l.snapshot(); st.Sent != 3*19 || st.Dropped[dropRefused] != 3 || st.Away || strings.Count(log.String(), "the peer refused windows") != 1 {
+		t.Errorf("%+v, want 19 of 20 blocks sent each time\n%s", st, log)
+	}
+	later := connect.NewError(connect.CodeResourceExhausted, errors.New("too many rows"))
+	later.Meta().Set(retryAfter, "1000")
+	for _, tc := range []struct {
+		err  error
+		away bool
+	}{
+		{connect.NewError(connect.CodeUnavailable, errors.New("not now")), true},
+		{later, false},
+		{connect.NewError(connect.CodeUnauthenticated, errors.New("who is it")), true},
+		{refusal, false},
+	} {
+		refusal = tc.err
+		if err := l.send(t.Context(), batch()); connect.CodeOf(err) != connect.CodeOf(tc.err) || l.snapshot().Away != tc.away {
+			t.Errorf("%v: %v, away %t, want %t", tc.err, err, l.snapshot().Away, tc.away)
 		}
 	}
 }
