@@ -19,15 +19,21 @@ type Describer struct {
 	client *remote.Client
 	logger *slog.Logger
 
-	mu        sync.Mutex
-	networks  []journal.Network
-	described map[uint64]uint64 // number of names sent, by epoch
+	mu       sync.Mutex
+	networks []describedNetwork
+}
+
+// describedNetwork is a network and the number of its names sent, 0 before. Two networks may have
+// the same epoch.
+type describedNetwork struct {
+	journal.Network
+	names uint64
 }
 
 // NewDescriber returns a Describer that has sent nothing. The caller keeps ownership of the
 // client.
 func NewDescriber(client *remote.Client, logger *slog.Logger) *Describer {
-	return &Describer{client: client, logger: logger, described: make(map[uint64]uint64)}
+	return &Describer{client: client, logger: logger}
 }
 
 // Use makes rows from now on refer to the names of this network. Rows under the previous one
@@ -35,11 +41,11 @@ func NewDescriber(client *remote.Client, logger *slog.Logger) *Describer {
 func (d *Describer) Use(n journal.Network) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.networks) > 0 && d.networks[len(d.networks)-1] == n {
+	if len(d.networks) > 0 && d.networks[len(d.networks)-1].Network == n {
 		return
 	}
 	d.describe() // send the names of a network that is about to be dropped
-	if d.networks = append(d.networks, n); len(d.networks) > journal.RecentNetworks {
+	if d.networks = append(d.networks, describedNetwork{Network: n}); len(d.networks) > journal.RecentNetworks {
 		d.networks = d.networks[1:]
 	}
 	d.describe()
@@ -47,18 +53,19 @@ func (d *Describer) Use(n journal.Network) {
 
 // describe sends new names. The caller holds the lock.
 func (d *Describer) describe() {
-	for _, n := range d.networks {
+	for i := range d.networks {
+		n := &d.networks[i]
 		groups, met := n.Fabric.GroupsSince(0)
 		locations := n.Fabric.Locations()
 		names := met + uint64(len(locations))
-		if sent, known := d.described[n.Epoch]; known && sent == names {
+		if n.names == names {
 			continue
 		}
 		if err := d.client.Describe(remote.Description{Text: n.Text, Groups: groups, Locations: locations}); err != nil {
 			d.logger.Error("cannot write names of groups and locations to the spool, trying again", slog.String("error", err.Error()))
 			continue
 		}
-		d.described[n.Epoch] = names
+		n.names = names
 		n.Fabric.Stored(met)
 	}
 }
