@@ -28,7 +28,7 @@ type Client struct {
 
 	mu      sync.Mutex
 	streams map[streamKey]*Stream
-	latest  map[uint64]*wire.Description // by epoch
+	kept    []keptDescription // one of each epoch, latest last
 	pending record
 	missing missing      // losses to be reported
 	beside  []missingKey // streams next to the last loss in the spool
@@ -49,10 +49,12 @@ type Client struct {
 	said         string    // URL of the collector that the log named last
 	saidAt       time.Time
 
-	failing retry.CauseThrottle // pushes
-	unread  retry.LogThrottle   // reading the spool
-	untidy  retry.LogThrottle
-	refused [NumReasons]retry.LogThrottle // blocks
+	failing     retry.CauseThrottle // pushes
+	unread      retry.LogThrottle   // reading the spool
+	untidy      retry.LogThrottle
+	undescribed retry.LogThrottle
+	dropped     retry.LogThrottle             // whole records of the spool
+	refused     [NumReasons]retry.LogThrottle // blocks
 }
 
 // quietFor is the minimum time between two log lines about one cause of a lasting failure.
@@ -102,7 +104,7 @@ func OpenClient(cfg ClientConfig) (*Client, error) {
 		return nil, fmt.Errorf("configure exporter: %w", err)
 	}
 	c := &Client{
-		cfg: cfg, streams: map[streamKey]*Stream{}, latest: map[uint64]*wire.Description{},
+		cfg: cfg, streams: map[streamKey]*Stream{},
 		lost: map[string]uint64{}, moved: make(chan struct{}),
 		failing: retry.CauseThrottle{Every: quietFor}, unread: retry.LogThrottle{Every: quietFor}, untidy: retry.LogThrottle{Every: quietFor},
 	}
@@ -122,7 +124,10 @@ func OpenClient(cfg ClientConfig) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open spool: %w", err)
 	}
-	if c.incarnation, err = nextIncarnation(cfg.Dir, cfg.Now()); err != nil {
+	if c.incarnation, err = nextIncarnation(cfg.Dir, cfg.Now()); err == nil {
+		err = c.openDescriptions()
+	}
+	if err != nil {
 		c.log.Close()
 		return nil, fmt.Errorf("open spool: %w", err)
 	}

@@ -348,8 +348,13 @@ func TestDescriptions(t *testing.T) {
 	client.Collectors = []string{s.url}
 	again := startClient(t, client)
 	again.flush(t)
-	if st := again.Stats(); st.Stored != 2 || st.Lost[lostUndescribed] != 1 || st.DescribeParts < 3 {
-		t.Errorf("%+v, want 2 stored, 1 lost, a description in parts", st)
+	if st := again.Stats(); st.Stored != 2+1 || st.Lost[lostUndescribed] != 1 || st.DescribeParts < 3 {
+		t.Errorf("%+v, want 2 and a gap stored, 1 lost, a description in parts", st)
+	}
+	for _, g := range l.gaps {
+		if g.GetReason() != "exporter_undescribed" || g.GetRows() != 10 {
+			t.Errorf("gap %v, want the lost block", g)
+		}
 	}
 	if len(l.groups) != 1+len(large.Groups) || len(l.epochs) != 2 {
 		t.Errorf("%d groups, %d epochs", len(l.groups), len(l.epochs))

@@ -1,7 +1,9 @@
 package remote
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"os"
@@ -9,14 +11,18 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
 const (
-	// maxKept is the maximum number of descriptions kept next to the spool.
+	// maxKept is the maximum number of epochs whose descriptions are kept next to the spool.
 	maxKept = 64
+	// maxBatchDescriptions is the maximum number of descriptions that a request of several records
+	// needs: a collector remembers at least 16 of an exporter.
+	maxBatchDescriptions = 8
 	// describeBytes and describeNames limit a part of a description.
 	describeBytes = 512 << 10
 	describeNames = 4096
@@ -24,9 +30,17 @@ const (
 	descriptionPrefix = "description-"
 )
 
+// keptDescription is the only description of its epoch next to the spool. It has all names of
+// the epoch's waiting items.
+type keptDescription struct {
+	epoch, id uint64
+	m         *wire.Description // nil: only in its file so far
+}
+
 // Describe sets the meaning of the numbers in blocks of d's epoch from now on. Call it again
 // for an epoch when there are more names, but only every few seconds, since the whole
-// description is sent. Descriptions are kept next to the spool as long as blocks may need them.
+// description is sent. Names of an earlier description of the epoch, also by an earlier process,
+// are kept as long as items wait that may need them.
 func (c *Client) Describe(d Description) error {
 	if d.Text == "" || len(d.Text) > maxTextBytes {
 		return fmt.Errorf("describe epoch: text of %d bytes: expected 1 to %d", len(d.Text), maxTextBytes)
@@ -35,32 +49,100 @@ func (c *Client) Describe(d Description) error {
 	if err := checkDescription(m); err != nil {
 		return fmt.Errorf("describe epoch: %w", err)
 	}
-	text, err := proto.Marshal(m)
-	if err != nil {
-		return fmt.Errorf("describe epoch: %w", err)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if have := c.latest[m.GetEpoch()]; have != nil && have.GetId() == m.GetId() {
-		return nil
+	waiting := c.pending.items() > 0 || c.log.Stats().Waiting.Records > 0
+	if have := c.described(m.GetEpoch()); have != nil && waiting {
+		m = joinNames(m, have)
 	}
-	if err := writeFile(c.descriptionFile(m.GetId()), text); err != nil {
+	if err := c.keep(m); err != nil {
 		return fmt.Errorf("describe epoch: %w", err)
 	}
-	c.latest[m.GetEpoch()] = m
-	c.forgetDescriptions()
 	return nil
+}
+
+// joinNames returns m together with the names of an earlier description of its epoch that m lacks:
+// a fabric forgets idle prefixes, and one of a new process has not met them yet. Names beyond
+// the limit of a collector's cache are left out.
+func joinNames(m, earlier *wire.Description) *wire.Description {
+	known := make(map[nameKey]bool, len(m.GetGroups())+len(m.GetLocations()))
+	for _, g := range m.GetGroups() {
+		known[nameKey{false, g.GetId()}] = true
+	}
+	for _, l := range m.GetLocations() {
+		known[nameKey{true, l.GetId()}] = true
+	}
+	own := len(known)
+	lacks := func(k nameKey) bool {
+		if known[k] || len(known) >= maxExporterNames {
+			return false
+		}
+		known[k] = true
+		return true
+	}
+	joined := &wire.Description{Epoch: m.GetEpoch(), Text: m.GetText(), Groups: slices.Clone(m.GetGroups()), Locations: slices.Clone(m.GetLocations())}
+	for _, g := range earlier.GetGroups() {
+		if lacks(nameKey{false, g.GetId()}) {
+			joined.Groups = append(joined.Groups, g)
+		}
+	}
+	for _, l := range earlier.GetLocations() {
+		if lacks(nameKey{true, l.GetId()}) {
+			joined.Locations = append(joined.Locations, l)
+		}
+	}
+	if len(known) == own {
+		return m
+	}
+	// Equal names have an equal id, whichever came first.
+	slices.SortFunc(joined.Groups, func(a, b *wire.Group) int { return cmp.Compare(a.GetId(), b.GetId()) })
+	slices.SortFunc(joined.Locations, func(a, b *wire.Location) int { return cmp.Compare(a.GetId(), b.GetId()) })
+	joined.Id = descriptionID(joined)
+	return joined
+}
+
+// keep makes m the description of its epoch, and the latest one. The caller holds mu.
+func (c *Client) keep(m *wire.Description) error {
+	i := c.keptIndex(m.GetEpoch())
+	if i < 0 || c.kept[i].id != m.GetId() {
+		text, err := proto.Marshal(m)
+		if err != nil {
+			return err
+		}
+		if err := writeFile(c.descriptionFile(m.GetId()), text); err != nil {
+			return err
+		}
+	}
+	if i >= 0 {
+		if c.kept[i].id != m.GetId() {
+			c.removeDescription(c.kept[i].id)
+		}
+		c.kept = slices.Delete(c.kept, i, i+1)
+	}
+	c.kept = append(c.kept, keptDescription{m.GetEpoch(), m.GetId(), m})
+	for len(c.kept) > maxKept {
+		c.removeDescription(c.kept[0].id)
+		c.kept = slices.Delete(c.kept, 0, 1)
+	}
+	return nil
+}
+
+func (c *Client) removeDescription(id uint64) {
+	if err := os.Remove(c.descriptionFile(id)); err != nil {
+		c.cfg.Logger.Warn("cannot remove an old description from the spool", slog.String("error", err.Error()))
+	}
 }
 
 func (c *Client) descriptionFile(id uint64) string {
 	return filepath.Join(c.cfg.Dir, fmt.Sprintf("%s%016x", descriptionPrefix, id))
 }
 
-// descriptionFiles returns the kept files, latest last.
-func (c *Client) descriptionFiles() []string {
+// openDescriptions finds the descriptions of earlier processes. Earlier versions kept several of
+// an epoch, and a crash leaves two: they become one.
+func (c *Client) openDescriptions() error {
 	names, err := filepath.Glob(filepath.Join(c.cfg.Dir, descriptionPrefix+"*"))
 	if err != nil {
-		return nil // the pattern is valid
+		return err
 	}
 	written := func(name string) time.Time {
 		info, err := os.Stat(name)
@@ -69,34 +151,25 @@ func (c *Client) descriptionFiles() []string {
 		}
 		return info.ModTime()
 	}
-	slices.SortFunc(names, func(a, b string) int { return written(a).Compare(written(b)) })
-	return names
-}
-
-// forgetDescriptions removes the oldest files beyond the limit.
-func (c *Client) forgetDescriptions() {
-	names := c.descriptionFiles()
-	for _, n := range names[:max(len(names)-maxKept, 0)] {
-		if err := os.Remove(n); err != nil {
-			c.cfg.Logger.Warn("cannot remove an old description from the spool", slog.String("error", err.Error()))
+	slices.SortStableFunc(names, func(a, b string) int { return written(a).Compare(written(b)) })
+	for _, name := range names {
+		d := readDescription(name)
+		if d == nil || name != c.descriptionFile(d.GetId()) {
+			continue // damaged, or half written
+		}
+		have := c.described(d.GetEpoch())
+		if have == nil {
+			c.kept = append(c.kept, keptDescription{epoch: d.GetEpoch(), id: d.GetId()})
+			continue
+		}
+		joined := joinNames(d, have)
+		if err := c.keep(joined); err != nil {
+			return err
+		}
+		if joined.GetId() != d.GetId() {
+			c.removeDescription(d.GetId())
 		}
 	}
-}
-
-// description returns the description with an id, nil if it is lost.
-func (c *Client) description(id uint64) *wire.Description {
-	c.mu.Lock()
-	for _, d := range c.latest {
-		if d.GetId() == id {
-			c.mu.Unlock()
-			return d
-		}
-	}
-	c.mu.Unlock()
-	if d := readDescription(c.descriptionFile(id)); d != nil && d.GetId() == id {
-		return d
-	}
-	c.cfg.Logger.Error("windows lost: the spool has no readable description of their names", slog.Uint64("id", id))
 	return nil
 }
 
@@ -110,31 +183,114 @@ func readDescription(name string) *wire.Description {
 	return d
 }
 
-// descriptionOf returns the id of the latest description of an epoch, from this or an earlier
-// process. The caller holds mu.
-func (c *Client) descriptionOf(epoch uint64) (uint64, error) {
-	if d := c.latest[epoch]; d != nil {
-		return d.GetId(), nil
+func (c *Client) keptIndex(epoch uint64) int {
+	return slices.IndexFunc(c.kept, func(k keptDescription) bool { return k.epoch == epoch })
+}
+
+// described returns the description of an epoch, nil if there is none. The caller holds mu.
+func (c *Client) described(epoch uint64) *wire.Description {
+	i := c.keptIndex(epoch)
+	if i < 0 {
+		return nil
 	}
-	for _, name := range slices.Backward(c.descriptionFiles()) {
-		if d := readDescription(name); d != nil && d.GetEpoch() == epoch {
-			c.latest[epoch] = d
-			return d.GetId(), nil
+	k := &c.kept[i]
+	if k.m == nil {
+		if k.m = readDescription(c.descriptionFile(k.id)); k.m == nil {
+			c.kept = slices.Delete(c.kept, i, i+1)
+			return nil
 		}
+	}
+	return k.m
+}
+
+// descriptionOf returns the id of the description of an epoch, from this or an earlier process.
+// The caller holds mu.
+func (c *Client) descriptionOf(epoch uint64) (uint64, error) {
+	if i := c.keptIndex(epoch); i >= 0 {
+		return c.kept[i].id, nil
 	}
 	return 0, errUndescribed
 }
 
-// describeAll sends the descriptions that a collector asked for, and returns how many of them
-// exist.
-func (c *Client) describeAll(ctx context.Context, ids []uint64) (described int, err error) {
+// latestEpoch returns the current configuration. The caller holds mu.
+func (c *Client) latestEpoch() (epoch, description uint64, err error) {
+	if len(c.kept) == 0 {
+		return 0, 0, errUndescribed
+	}
+	k := &c.kept[len(c.kept)-1]
+	return k.epoch, k.id, nil
+}
+
+// describeItems makes the items of an encoded record refer to the present descriptions of their
+// epochs, which have all of their names, and adds those to the batch. An item whose epoch has
+// none keeps its own.
+func (c *Client) describeItems(batch *pushBatch, body []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// An error ends the walk: a collector refuses such a record.
+	_ = eachField(body, func(n protowire.Number, item []byte) error {
+		var epoch uint64
+		var description []byte
+		switch n {
+		case fieldBlocks:
+			epoch, description = descriptionIn(item, fieldBlockEpoch)
+		case fieldRecords:
+			epoch, description = descriptionIn(item, fieldRecordEpoch)
+		}
+		if description == nil {
+			return nil
+		}
+		i := slices.IndexFunc(batch.described, func(d *wire.Description) bool { return d.GetEpoch() == epoch })
+		if i < 0 {
+			d := c.described(epoch)
+			if d == nil {
+				return nil
+			}
+			i, batch.described = len(batch.described), append(batch.described, d)
+		}
+		binary.LittleEndian.PutUint64(description, batch.described[i].GetId())
+		return nil
+	})
+}
+
+// The field numbers of epochs, which the descriptions follow.
+const fieldBlockEpoch, fieldRecordEpoch = 4, 3
+
+// descriptionIn returns the epoch of an encoded item, and the bytes of its description's id, nil
+// without one.
+func descriptionIn(item []byte, epochField protowire.Number) (epoch uint64, description []byte) {
+	for len(item) > 0 {
+		n, typ, size := protowire.ConsumeTag(item)
+		if size < 0 {
+			return 0, nil
+		}
+		item = item[size:]
+		if size = protowire.ConsumeFieldValue(n, typ, item); size < 0 {
+			return 0, nil
+		}
+		switch {
+		case typ != protowire.Fixed64Type:
+		case n == epochField:
+			epoch = binary.LittleEndian.Uint64(item)
+		case n == epochField+1:
+			return epoch, item[:size]
+		}
+		item = item[size:]
+	}
+	return 0, nil
+}
+
+// describeAll sends the descriptions of a batch that a collector asked for, and returns how many
+// of them exist.
+func (c *Client) describeAll(ctx context.Context, batch *pushBatch, ids []uint64) (described int, err error) {
 	for _, id := range ids {
-		d := c.description(id)
-		if d == nil {
+		i := slices.IndexFunc(batch.described, func(d *wire.Description) bool { return d.GetId() == id })
+		if i < 0 {
+			c.undescribed.Log(c.cfg.Logger, slog.LevelError, c.cfg.Now(), "windows lost: the spool has no readable description of their names", slog.Uint64("id", id))
 			continue
 		}
 		described++
-		for _, part := range split(d) {
+		for _, part := range split(batch.described[i]) {
 			body, err := proto.Marshal(&wire.PushRequest{Exporter: c.cfg.Exporter, Descriptions: []*wire.Description{part}})
 			if err != nil {
 				return described, fmt.Errorf("describe epoch: %w", err)

@@ -43,9 +43,9 @@ type incarnationState struct {
 }
 
 const (
-	maxIncarnations      = 16 // of a stream; an exporter that is often killed sends blocks of several
-	maxIncarnationEpochs = 4  // of an incarnation
-	maxDescribed         = 16 // of an exporter
+	maxIncarnations      = 16  // of a stream; an exporter that is often killed sends blocks of several
+	maxIncarnationEpochs = 4   // of an incarnation
+	maxDescribed         = 256 // of an exporter: hosts that share a credential have one each
 )
 
 func newExporter(name string, l *Limits) *exporter {

@@ -158,25 +158,40 @@ func (m *missing) list() []*wire.Record {
 	return list
 }
 
-// missRefused records the blocks of a spool record that a collector refused for good.
+// missRefused records the blocks of a spool record that a collector refused for good, or that
+// have no description.
 func (c *Client) missRefused(items *wire.PushRequest, outcomes []wire.Outcome) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for i, o := range outcomes {
+		reason := reasonOf(o).String()
 		switch o {
-		case wire.Outcome_OUTCOME_STORED, wire.Outcome_OUTCOME_REPEAT, wire.Outcome_OUTCOME_UNDESCRIBED:
+		case wire.Outcome_OUTCOME_STORED, wire.Outcome_OUTCOME_REPEAT:
 			continue
 		case wire.Outcome_OUTCOME_FUTURE:
 			continue // the collector would refuse the gap too, and has a finding
+		case wire.Outcome_OUTCOME_UNDESCRIBED:
+			reason = lostUndescribed
 		}
 		if i < len(items.GetBlocks()) {
-			c.mu.Lock()
-			c.missing.addBlock(reasonOf(o).String(), items.GetBlocks()[i])
-			c.mu.Unlock()
+			c.missing.addBlock(reason, items.GetBlocks()[i])
 		}
 	}
+	c.spoolMissing()
 }
 
-// queueMissing gathers records of losses. It skips those whose epoch has no description. The
-// caller holds mu.
+// spoolMissing writes the gaps of losses to the spool, before the lost records are acknowledged.
+// The caller holds mu.
+func (c *Client) spoolMissing() {
+	if c.missing.empty() && len(c.missing.unknown) == 0 {
+		return
+	}
+	c.queueMissing()
+	_ = c.spoolPending(nil) // logs its own error; the gap then stays in memory
+}
+
+// queueMissing gathers records of losses. Those whose epoch has no description, or is not known,
+// count under the current one. The caller holds mu.
 func (c *Client) queueMissing() {
 	c.attribute()
 	lost := c.missing
@@ -187,7 +202,7 @@ func (c *Client) queueMissing() {
 	for _, r := range lost.list() {
 		if r.GetDescription() == 0 {
 			d, err := c.descriptionOf(r.GetEpoch())
-			if r.GetEpoch() == 0 {
+			if err != nil {
 				r.Epoch, d, err = c.latestEpoch()
 			}
 			if err != nil {
@@ -199,16 +214,6 @@ func (c *Client) queueMissing() {
 			c.cfg.Logger.Error("cannot report missing rows to the collector", slog.String("error", err.Error()))
 		}
 	}
-}
-
-// latestEpoch returns the current configuration.
-func (c *Client) latestEpoch() (epoch, description uint64, err error) {
-	for _, name := range slices.Backward(c.descriptionFiles()) {
-		if d := readDescription(name); d != nil {
-			return d.GetEpoch(), d.GetId(), nil
-		}
-	}
-	return 0, 0, errUndescribed
 }
 
 // attribute turns losses of which only the time is known into gaps: one in each stream of the
@@ -259,8 +264,7 @@ func (c *Client) pass(e *outbox.Entry, reason string) {
 	c.lost[reason] += max(e.Weight, 1)
 	c.missing.addEntry(reason, e)
 	c.beside = c.besideLoss(e.Last)
-	c.queueMissing()
-	_ = c.spoolPending(nil) // logs its own error; the gap then stays in memory
+	c.spoolMissing()
 	c.mu.Unlock()
 	c.log.Ack(e)
 	c.mu.Lock()

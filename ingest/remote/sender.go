@@ -25,9 +25,10 @@ const (
 
 // pushBatch is the content of one request: records in spool order.
 type pushBatch struct {
-	body    []byte
-	records []batchRecord
-	items   int
+	body      []byte
+	records   []batchRecord
+	items     int
+	described []*wire.Description // of its items, one of each epoch
 }
 
 // batchRecord is one record of the spool in a pushBatch.
@@ -43,35 +44,37 @@ func (c *Client) send(ctx context.Context) error {
 	backoff := retry.Backoff{First: firstPause, Longest: longestPause, Jitter: true}
 	var batch pushBatch
 	single := false // after a request was refused as a whole: find the offending record
+	again := false  // the collector has just got the descriptions of this batch
 	for ctx.Err() == nil {
-		if err := c.collect(&batch, single); err != nil {
-			// This also happens if newer blocks displaced the record being read.
-			c.unread.Warn(c.cfg.Logger, c.cfg.Now(), "spool cannot be read, trying again", slog.String("error", err.Error()))
-			backoff.Wait(ctx)
-			continue
-		}
-		if len(batch.records) == 0 && !c.awaitHello(ctx) {
-			continue
+		if !again {
+			if err := c.collect(&batch, single); err != nil {
+				// This also happens if newer blocks displaced the record being read.
+				c.unread.Warn(c.cfg.Logger, c.cfg.Now(), "spool cannot be read, trying again", slog.String("error", err.Error()))
+				backoff.Wait(ctx)
+				continue
+			}
+			if len(batch.records) == 0 && !c.awaitHello(ctx) {
+				continue
+			}
 		}
 		answer, err := c.push(ctx, batch.body)
 		if err == nil {
 			err = checkAnswer(&batch, answer)
 		}
+		answered := err == nil
+		if again = false; answered {
+			single = false
+			again, err = c.acknowledge(ctx, &batch, answer)
+		}
 		switch wait, poison := judge(err); {
 		case ctx.Err() != nil:
 		case err == nil:
-			single = false
 			backoff.Reset()
-			if again := c.acknowledge(ctx, &batch, answer); again != nil {
-				c.fail(again)
-				backoff.Wait(ctx)
-			} else {
-				c.recovered()
-			}
-		case poison && len(batch.records) > 1:
+			c.recovered()
+		case poison && !answered && len(batch.records) > 1:
 			single = true
-		case poison && len(batch.records) == 1:
-			c.cfg.Logger.Error("windows lost: the collector refused them", slog.String("error", err.Error()))
+		case poison && !answered && len(batch.records) == 1:
+			c.dropped.Log(c.cfg.Logger, slog.LevelError, c.cfg.Now(), "windows lost: the collector refused them", slog.String("error", err.Error()))
 			c.drop(&batch, &batch.records[0], lostRefused)
 			single = false
 		case wait > 0:
@@ -110,11 +113,11 @@ func judge(err error) (wait time.Duration, poison bool) {
 	}
 	switch e.Code() {
 	case connect.CodeResourceExhausted:
-		ms, bad := strconv.ParseInt(e.Meta().Get(retryAfter), 10, 32)
+		ms, bad := strconv.ParseInt(e.Meta().Get(retryAfter), 10, 64)
 		if bad != nil {
 			return 0, true
 		}
-		return min(max(time.Duration(ms)*time.Millisecond, firstPause), longestPause), false
+		return time.Duration(min(max(ms, firstPause.Milliseconds()), longestPause.Milliseconds())) * time.Millisecond, false
 	case connect.CodeInvalidArgument:
 		return 0, true
 	}
@@ -153,7 +156,7 @@ func (c *Client) recovered() {
 // collect reads the oldest records of the spool, as many as fit into a request. It counts
 // damaged ones as lost.
 func (c *Client) collect(batch *pushBatch, single bool) error {
-	*batch = pushBatch{body: c.appendExporter(batch.body[:0]), records: batch.records[:0]}
+	*batch = pushBatch{body: c.appendExporter(batch.body[:0]), records: batch.records[:0], described: batch.described[:0]}
 	for {
 		if segment, ok := c.log.Oldest(pushClass); ok {
 			if err := c.readSegment(batch, segment, single); err != nil {
@@ -201,7 +204,8 @@ func (c *Client) readSegment(batch *pushBatch, segment outbox.Segment, single bo
 			return nil // damage ends the batch: later records wait until the loss is counted
 		}
 		c.before = e.Label
-		if len(batch.records) > 0 && (len(batch.body)+len(buf) > pushBytes || batch.items+one.items() > pushItems) {
+		c.describeItems(batch, buf)
+		if len(batch.records) > 0 && (len(batch.body)+len(buf) > pushBytes || batch.items+one.items() > pushItems || len(batch.described) > maxBatchDescriptions) {
 			return nil
 		}
 		one.from = len(batch.body)
@@ -293,6 +297,7 @@ func (c *Client) drop(batch *pushBatch, r *batchRecord, reason string) {
 	c.mu.Lock()
 	c.lost[reason] += r.weight
 	c.missing.addAll(reason, batch.body[r.from:r.to])
+	c.spoolMissing()
 	c.mu.Unlock()
 	c.ack(r.number)
 }
@@ -305,15 +310,29 @@ func checkAnswer(batch *pushBatch, answer *wire.PushResponse) error {
 	return nil
 }
 
-// acknowledge acknowledges the records before the first one that has an item without a final
-// outcome, and sends the descriptions that the collector asks for. It returns an error if the
-// request has to be repeated.
-func (c *Client) acknowledge(ctx context.Context, batch *pushBatch, answer *wire.PushResponse) error {
-	described, err := c.describeAll(ctx, answer.GetDescribe())
-	if err != nil {
-		return err
+// cut removes the first n records.
+func (b *pushBatch) cut(n int) {
+	if n == 0 {
+		return
 	}
-	lost := described == 0 && len(answer.GetDescribe()) > 0
+	size := b.records[n].from - b.records[0].from
+	b.body = slices.Delete(b.body, b.records[0].from, b.records[n].from)
+	for i := range b.records[:n] {
+		b.items -= b.records[i].items()
+	}
+	b.records = slices.Delete(b.records, 0, n)
+	for i := range b.records {
+		b.records[i].from -= size
+		b.records[i].to -= size
+	}
+}
+
+// acknowledge acknowledges the records before the first one that has an item without a final
+// outcome, and sends the descriptions that the collector asks for. If again is true, the rest of
+// the batch has to be repeated as it is, since its descriptions may be outdated meanwhile. It
+// returns an error if the request has to be repeated later.
+func (c *Client) acknowledge(ctx context.Context, batch *pushBatch, answer *wire.PushResponse) (again bool, err error) {
+	lost := false // the descriptions that the collector asks for
 	n := 0
 	for i := range batch.records {
 		n += batch.records[i].blocks
@@ -325,22 +344,31 @@ func (c *Client) acknowledge(ctx context.Context, batch *pushBatch, answer *wire
 		blocks, records = blocks[r.blocks:], records[r.records:]
 		for _, o := range own {
 			if o == wire.Outcome_OUTCOME_UNSPECIFIED {
-				return errBusy
+				return false, errBusy
 			}
-			if o == wire.Outcome_OUTCOME_UNDESCRIBED && !lost {
-				return c.describedAgain()
+			if o != wire.Outcome_OUTCOME_UNDESCRIBED || lost {
+				continue
+			}
+			described, err := c.describeAll(ctx, batch, answer.GetDescribe())
+			if err != nil {
+				return false, err
+			}
+			if lost = described == 0 && len(answer.GetDescribe()) > 0; !lost {
+				batch.cut(i)
+				err := c.describedAgain()
+				return err == nil, err
 			}
 		}
 		var items *wire.PushRequest
-		if slices.ContainsFunc(own, refused) {
+		if slices.ContainsFunc(own, unstored) {
 			items = itemsOf(batch.body[r.from:r.to])
+			c.missRefused(items, own[:r.blocks])
 		}
 		c.count(items, own)
-		c.missRefused(items, own[:r.blocks])
 		c.ack(r.number)
 		c.describedFor = 0
 	}
-	return nil
+	return false, nil
 }
 
 // maxDescribedFor is how often in a row a collector may ask for descriptions, as several behind
@@ -358,12 +386,12 @@ func (c *Client) describedAgain() error {
 // errAsked is the error for a collector that keeps asking for a description.
 var errAsked = errors.New("collector keeps asking for a description that it already has")
 
-// refused reports whether the collector refused an item for good.
-func refused(o wire.Outcome) bool {
-	return o != wire.Outcome_OUTCOME_STORED && o != wire.Outcome_OUTCOME_REPEAT && o != wire.Outcome_OUTCOME_UNDESCRIBED
+// unstored reports whether an item is lost by its final outcome.
+func unstored(o wire.Outcome) bool {
+	return o != wire.Outcome_OUTCOME_STORED && o != wire.Outcome_OUTCOME_REPEAT
 }
 
-// count counts the items of a finished record; items are needed only if one was refused.
+// count counts the items of a finished record; items are needed only if one is lost.
 func (c *Client) count(items *wire.PushRequest, outcomes []wire.Outcome) {
 	streams := streamsOf(items, len(outcomes))
 	c.mu.Lock()
