@@ -26,8 +26,9 @@ var ErrMissed = errors.New("not followed to its end")
 // In a directory, existing captures are read first, in time order. Rotation leaves a capture when
 // it has been read completely and another one has a packet, since programs finish a file before
 // they start the next. So only one program should write to the directory: data added to a capture
-// that has been left is not read, which is reported once. Compressed files are skipped and
-// reported; files that are no captures, or not yet, are skipped silently.
+// that has been left is not read, which is reported once. A capture that its program removed or
+// overwrote before its turn is reported as well. Compressed files are skipped and reported; files
+// that are no captures, or not yet, are skipped silently.
 //
 // A Rotation is not safe for concurrent use.
 type Rotation struct {
@@ -47,7 +48,20 @@ type note struct {
 	info  os.FileInfo
 	state noteState
 	time  int64 // of the first packet, which distinguishes captures with the same name
-	grown bool  // its growth was reported
+	read  int64 // bytes, when it was left
+	grown bool  // its growth, or its end by an error, was reported
+}
+
+// changed reports whether the file has changed.
+func (n *note) changed(info os.FileInfo) bool {
+	return n.info == nil || !os.SameFile(n.info, info) || n.info.Size() != info.Size() || !n.info.ModTime().Equal(info.ModTime())
+}
+
+// continues reports whether the file still holds the capture of an older note: it has not been
+// replaced or begun again.
+func (n *note) continues(old *note) bool {
+	return n.state != noteForeign && old.state != noteForeign && n.time == old.time &&
+		os.SameFile(n.info, old.info) && n.info.Size() >= old.info.Size()
 }
 
 type noteState uint8
@@ -123,10 +137,11 @@ func (r *Rotation) Next() (*Reader, error) {
 			r.reports = r.reports[1:]
 			return nil, err
 		}
-		if ok {
-			return r.open(path)
+		if !ok {
+			r.wait()
+		} else if reader, err := r.open(path); reader != nil || err != nil {
+			return reader, err
 		}
-		r.wait()
 	}
 	return nil, io.EOF
 }
@@ -141,6 +156,8 @@ func (r *Rotation) only() (*Reader, error) {
 	return reader, err
 }
 
+// open opens an unread capture. Without a reader and an error, the file holds another capture, whose
+// turn may be later.
 func (r *Rotation) open(path string) (*Reader, error) {
 	n := r.notes[path]
 	n.state = noteRead
@@ -156,9 +173,32 @@ func (r *Rotation) open(path string) (*Reader, error) {
 		_ = f.Close() // read-only
 		return nil, missed(path, "it is no regular file any more")
 	}
+	if !r.begin(path, f) {
+		return nil, f.Close()
+	}
 	reader, err := follow(r.ctx, f, path, r.opts, r.successor)
+	if err == nil && !r.begin(path, f) { // its first bytes may be of either capture
+		return nil, reader.Close()
+	}
 	r.present = reader
 	return reader, err
+}
+
+// begin marks an opened file as read. If it does not hold the capture of its note any more, begin
+// reports that and returns false.
+func (r *Rotation) begin(path string, f *os.File) bool {
+	old := r.notes[path]
+	old.state = noteUnread
+	n := old
+	if info, err := f.Stat(); err == nil && old.changed(info) {
+		n = r.examine(path, info, old)
+	}
+	same := n.continues(&old)
+	if same {
+		n.state = noteRead
+	}
+	r.notes[path] = n
+	return same
 }
 
 // successor reports whether another capture is waiting.
@@ -216,11 +256,9 @@ func (r *Rotation) refresh() error {
 			continue // gone, or being replaced
 		}
 		there[path] = true
-		old, known := r.notes[path]
-		if known && os.SameFile(old.info, info) && old.info.Size() == info.Size() && old.info.ModTime().Equal(info.ModTime()) {
-			continue
+		if old := r.notes[path]; old.changed(info) {
+			r.notes[path] = r.examine(path, info, old)
 		}
-		r.notes[path] = r.examine(path, info, old)
 	}
 	for path, n := range r.notes {
 		if there[path] {
@@ -250,22 +288,20 @@ func (r *Rotation) grew(path string, n *note) {
 // examine opens a file that is new or has changed.
 func (r *Rotation) examine(path string, info os.FileInfo, old note) note {
 	n := note{info: info}
+	r.batch.N = 0
 	if packed(path) {
 		if old.info == nil || !os.SameFile(old.info, info) {
 			r.reports = append(r.reports, fmt.Errorf("follow capture %q: %w", path, ErrCompressed))
 		}
-		return n
+	} else if first, err := firstTime(path, &r.batch); err == nil && r.batch.N > 0 {
+		n.state, n.time = noteUnread, first
 	}
-	r.batch.N = 0
-	first, err := firstTime(path, &r.batch)
-	if err != nil || r.batch.N == 0 {
-		return n
-	}
-	n.state, n.time = noteUnread, first
-	same := old.info != nil && os.SameFile(old.info, info) && old.time == first
-	if same && old.state == noteRead {
-		n.state, n.grown = noteRead, old.grown
-		if !r.reading(path) && info.Size() > old.info.Size() {
+	switch same := n.continues(&old); {
+	case !same && old.state == noteUnread:
+		r.reports = append(r.reports, missed(path, "it was overwritten before it was read"))
+	case same && old.state == noteRead:
+		n.state, n.read, n.grown = noteRead, old.read, old.grown
+		if !r.reading(path) && info.Size() > n.read {
 			r.grew(path, &n)
 		}
 	}
@@ -286,14 +322,12 @@ func (r *Rotation) Close() error {
 	r.present = nil
 	if errors.Is(reader.err, ErrShrunk) {
 		delete(r.notes, reader.name) // it is a new capture now
-	} else if n, ok := r.notes[reader.name]; ok { // its present content has been read
-		if info, err := os.Stat(reader.name); err == nil && os.SameFile(info, n.info) {
-			n.info = info
-			if n.state == noteRead && errors.Is(reader.err, io.EOF) && info.Size() > reader.win.offset() {
-				r.grew(reader.name, &n)
-			}
-			r.notes[reader.name] = n
+	} else if n := r.notes[reader.name]; n.state == noteRead {
+		n.read, n.grown = reader.win.offset(), !errors.Is(reader.err, io.EOF)
+		if info, err := os.Stat(reader.name); err == nil && info.Mode().IsRegular() && n.changed(info) {
+			n = r.examine(reader.name, info, n)
 		}
+		r.notes[reader.name] = n
 	}
 	return reader.Close()
 }

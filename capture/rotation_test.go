@@ -297,3 +297,89 @@ func TestRotationGrowsLate(t *testing.T) {
 		t.Errorf("the next capture: %v", err)
 	}
 }
+
+// overwrite writes a file in place. The file system's clock may be too coarse to show it.
+func (w *watched) overwrite(name string, data []byte) {
+	w.t.Helper()
+	w.write(name, data)
+	w.do(os.Chtimes(w.path(name), time.Time{}, time.Unix(int64(len(data))+1e6, 0)))
+}
+
+// next returns the first frames of the next capture, or the reason why there is none.
+func (w *watched) next(r *Rotation) string {
+	w.t.Helper()
+	var b Batch
+	reader, err := r.Next()
+	if err == nil {
+		err = reader.ReadBatch(&b)
+	}
+	if err != nil {
+		return err.Error()[strings.LastIndex(err.Error(), ": ")+2:]
+	}
+	what := filepath.Base(reader.Name())
+	for _, f := range b.Frames[:b.N] {
+		what += fmt.Sprintf("@%d", binary.LittleEndian.Uint32(f.Data))
+	}
+	return what
+}
+
+// TestRotationOverwrites begins a file again before its turn, as in a ring that is read too slowly.
+func TestRotationOverwrites(t *testing.T) {
+	const lost = "it was overwritten before it was read"
+	for name, test := range map[string]struct {
+		change func(w *watched)
+		want   []string
+	}{
+		"again":   {func(w *watched) { w.overwrite("b", at(5)) }, []string{lost, "c@3", "b@5"}},
+		"at once": {func(w *watched) { w.overwrite("b", at(5, 6, 7)) }, []string{lost, "c@3", "b@5@6@7"}},
+		"replaced": {func(w *watched) {
+			w.write(".new", at(5))
+			w.do(os.Rename(w.path(".new"), w.path("b")))
+		}, []string{lost, "c@3", "b@5"}},
+		"without a packet yet": {func(w *watched) { w.overwrite("b", at()) }, []string{lost, "c@3"}},
+		"empty":                {func(w *watched) { w.overwrite("b", nil) }, []string{lost, "c@3"}},
+		"grown":                {func(w *watched) { w.append("b", more(5)) }, []string{"b@2@5", "c@3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &watched{t: t, dir: folder(t, map[string][]byte{"a": at(1), "b": at(2), "c": at(3)})}
+			r, err := FollowRotation(t.Context(), w.dir, Options{Poll: time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			got := []string{w.next(r)}
+			test.change(w)
+			for range test.want {
+				got = append(got, w.next(r))
+			}
+			if diff := cmp.Diff(append([]string{"a@1"}, test.want...), got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestRotationBeginsAgain begins a capture again between its end and the next one.
+func TestRotationBeginsAgain(t *testing.T) {
+	for _, again := range [][]byte{at(3), at(3)[:30], at(3, 4)} {
+		w := &watched{t: t, dir: folder(t, map[string][]byte{"a": at(1), "b": at(2)})}
+		r, err := FollowRotation(t.Context(), w.dir, Options{Poll: time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		first, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := mustDrain(t, first); len(got) != 1 {
+			t.Errorf("%d packets", len(got))
+		}
+		w.overwrite("a", again)
+		got := []string{w.next(r)}
+		w.overwrite("a", at(3, 4))
+		if diff := cmp.Diff([]string{"b@2", "a@3@4"}, append(got, w.next(r))); diff != "" {
+			t.Errorf("%d bytes: %s", len(again), diff)
+		}
+	}
+}
