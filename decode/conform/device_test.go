@@ -15,7 +15,11 @@ import (
 // network returns a domain with a TPID for every layout.
 func network(t testing.TB) *csig.Domain {
 	t.Helper()
-	spec := csig.DefaultSpec()
+	return networkWith(t, csig.DefaultSpec())
+}
+
+func networkWith(t testing.TB, spec csig.Spec) *csig.Domain {
+	t.Helper()
 	spec.TPIDs = append(spec.TPIDs, csig.TPIDSpec{TPID: 0x88b7, Format: "wide", Profile: "ietf01"})
 	domain, err := spec.Compile()
 	if err != nil {

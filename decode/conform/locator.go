@@ -57,12 +57,13 @@ func (j *Judge) of(after *sighting) *written {
 	return w
 }
 
-// usage returns the record of a value. It ignores the hop count, which depends on the packet.
+// usage returns the record of a value. It ignores the hop count, which depends on the packet, and
+// remembers 1 in its place: with 0 the value could be 0, which is no location in most layouts.
 func (w *written) usage(after *sighting) *usage {
 	lm := after.LM
 	if w.locator != nil {
 		if a, ok := w.locator.Decode(lm); ok && a.Has(csig.FieldTTL) {
-			a.TTL = 0
+			a.TTL = 1
 			if same, err := w.locator.Encode(a); err == nil {
 				lm = same
 			}

@@ -278,6 +278,59 @@ func TestCut(t *testing.T) {
 	}
 }
 
+// TestUpdates judges single values.
+func TestUpdates(t *testing.T) {
+	t.Parallel()
+	const ratio = 1
+	layout := csig.Layout{Format: csig.Compact, Profile: csig.IETF01}
+	masked, err := csig.Shipped("appendix-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	located := func(fields ...csig.FieldSpec) csig.Spec {
+		return csig.Spec{Locators: []csig.LocatorSpec{{Format: "compact", Profile: "ietf01", Fields: fields}}}
+	}
+	ttl, numbered := located(csig.FieldSpec{Field: "ttl", Bits: 7}), located(csig.FieldSpec{Field: "port_id", Bits: 3}, csig.FieldSpec{Field: "ttl", Bits: 4})
+	type tag struct {
+		s  uint32
+		lm uint16
+	}
+	for name, test := range map[string]struct {
+		spec          csig.Spec
+		uninitialized bool
+		before, after tag
+		broken        string
+	}{
+		"the TTL alone":              {ttl, false, tag{31, 0}, tag{10, 63}, ""},
+		"port 0 and the TTL":         {numbered, false, tag{31, 0}, tag{10, 15}, ""},
+		"port 1 and the TTL":         {numbered, false, tag{31, 0}, tag{10, 31}, ""},
+		"no location":                {numbered, false, tag{31, 5}, tag{10, 0}, "locator-other"},
+		"the first hop, own code":    {masked, true, tag{31, 0}, tag{7, 5}, ""},
+		"the first hop, all of S":    {masked, true, tag{31, 0}, tag{31, 5}, ""},
+		"the first hop, other bits":  {masked, true, tag{31, 0}, tag{15, 5}, "reserved-changed"},
+		"the first hop, lower":       {masked, true, tag{31, 0}, tag{3, 5}, ""},
+		"another hop, own code":      {masked, true, tag{7, 4}, tag{31, 5}, "reserved-changed"},
+		"another hop, same value":    {masked, true, tag{7, 4}, tag{7, 5}, "locator-alone"},
+		"no first hop, own code":     {masked, false, tag{31, 0}, tag{7, 5}, "reserved-changed"},
+		"no first hop, locator only": {masked, false, tag{31, 0}, tag{31, 5}, "locator-alone"},
+	} {
+		l := newLab(t, layout, 1)
+		l.domain = networkWith(t, csig.DefaultSpec().Overlay(test.spec))
+		l.cfg.Decode.Domain, l.cfg.Uninitialized, l.loss = l.domain, test.uninitialized, 0
+		before := l.send(20)
+		for i := range before {
+			before[i].tagged, before[i].tag = true, csig.Tag{Layout: layout, T: ratio, S: test.before.s, LM: test.before.lm}
+		}
+		after := slices.Clone(before)
+		for i := range after {
+			after[i].tag.S, after[i].tag.LM = test.after.s, test.after.lm
+		}
+		if r := l.judge(before, after); broken(r) != test.broken {
+			t.Errorf("%s: breaks %q, want %q: %+v", name, broken(r), test.broken, r.Counts)
+		}
+	}
+}
+
 func TestJUnit(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, uecWide, 7)

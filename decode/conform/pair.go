@@ -111,15 +111,16 @@ func (j *Judge) scrubbed(table *csig.Table, before, after *sighting) {
 func (j *Judge) replaced(table *csig.Table, before, after *sighting) {
 	from, to := table.Code(before.S), table.Code(after.S)
 	locates := table.Aggregation().Locates()
+	initial := j.cfg.Uninitialized && table.Untouched(before.S) // its code may be written again
 	switch {
-	case from == to && before.S != after.S:
-		j.broke(ReservedChanged, before, after)
-	case from == to && before.LM == after.LM:
-	case from == to && j.cfg.Uninitialized && table.Untouched(before.S):
+	case before.S == after.S && before.LM == after.LM:
+	case before.S == after.S && initial:
 		j.written(table, before, after)
-	case from == to:
+	case before.S == after.S:
 		j.broke(LocatorAlone, before, after)
-	case !table.Aggregation().Direction().Tighter(to, from):
+	case from == to && !initial:
+		j.broke(ReservedChanged, before, after)
+	case from != to && !table.Aggregation().Direction().Tighter(to, from):
 		j.broke(Direction, before, after)
 	case table.Raw(to) != after.S:
 		j.broke(ReservedChanged, before, after)
