@@ -331,6 +331,30 @@ func TestUpdates(t *testing.T) {
 	}
 }
 
+// TestTagOfPath: tags of different values, and no tag, are different classes of a flow.
+func TestTagOfPath(t *testing.T) {
+	t.Parallel()
+	for name, tags := range map[string][2]*csig.Tag{
+		"LM 1 and no tag":    {{LM: 1}, nil},
+		"no tag and LM 1":    {nil, {LM: 1}},
+		"LM 0x100 and T 1":   {{LM: 0x101}, {T: 1, LM: 1}},
+		"LM 0x1000 and S 1":  {{LM: 0x1001}, {S: 1, LM: 1}},
+		"the highest values": {{S: 1<<20 - 1, T: 15, LM: 0xffff}, nil},
+	} {
+		j := Judge{paths: paths{flows: make(map[uint64]*flowPaths)}}
+		for i := range uint64(2 * minClass) {
+			s := sighting{identity: identity{flow: 1}, number: i + 1}
+			if tag := tags[i%2]; tag != nil {
+				s.tagged, s.Tag = true, *tag
+			}
+			j.paths.add(&s, uint8(i%2))
+		}
+		if _, n := split(&j.paths.flows[1].byTag); n != minClass {
+			t.Errorf("%s: %d packets took another port because of the tag, want %d", name, n, minClass)
+		}
+	}
+}
+
 func TestJUnit(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, uecWide, 7)

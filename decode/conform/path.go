@@ -12,7 +12,7 @@ const (
 
 // class is the packets of a flow with one kind of tag, and their port.
 type class struct {
-	key   uint32
+	key   uint64
 	n     uint64
 	port  uint8
 	mixed bool    // they took several
@@ -51,16 +51,16 @@ func (p *paths) add(before *sighting, port uint8) {
 		f = new(flowPaths)
 		p.flows[before.flow] = f
 	}
-	var byType, byTag uint32 // 0 without a tag
+	var byType, byTag uint64 // 0 without a tag
 	if before.tagged {
-		byType = 1 + uint32(before.T)
-		byTag = 1 + (before.S<<4|uint32(before.T))<<8 ^ uint32(before.LM)
+		byType = 1 + uint64(before.T)
+		byTag = 1 + (uint64(before.S)<<32 | uint64(before.T)<<16 | uint64(before.LM))
 	}
 	count(&f.byType, byType, before, port)
 	count(&f.byTag, byTag, before, port)
 }
 
-func count(list *[maxClasses]class, key uint32, before *sighting, port uint8) {
+func count(list *[maxClasses]class, key uint64, before *sighting, port uint8) {
 	for i := range list {
 		c := &list[i]
 		if c.n == 0 {
