@@ -186,7 +186,11 @@ func judge(ctx context.Context, cfg ConformConfig) (*Conformance, error) {
 		return nil, err
 	}
 	for part := range parts {
-		if err := c.part(ctx, part, parts, &pass{progress: c.progress(first.bytes)}); err != nil {
+		err := c.part(ctx, part, parts, &pass{progress: c.progress(first.bytes)})
+		if errors.Is(err, conform.ErrTooMany) {
+			err = fmt.Errorf("%w, because many look alike: raise --memory-packets", err)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("judge captures: %w", err)
 		}
 	}
@@ -278,6 +282,7 @@ func (c *conformance) scan(ctx context.Context, p *pass) (parts int, err error) 
 	if c.out.Cut, c.out.Prefix = s.Cut(); c.out.Cut > 0 && c.out.Prefix < minPrefix {
 		return 0, fmt.Errorf("judge captures: packets are cut %d bytes behind the IP header: expected at least %d, capture with a longer snap length", c.out.Prefix, minPrefix)
 	}
+	c.cfg.Judge.Untrimmed = s.Untrimmed()
 	limit := cmp.Or(c.cfg.Judge.MaxPackets, conform.DefaultMaxPackets)
 	// Parts are chosen by hash, so their sizes differ.
 	parts = 1 + before/(limit-limit/8)

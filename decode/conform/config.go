@@ -87,6 +87,9 @@ type Config struct {
 	// Prefix is the number of bytes behind the IP header that matching uses, 0 for all. For
 	// truncated captures, set it to the fewest bytes that any of their frames has.
 	Prefix int
+	// Untrimmed promises that no packet was trimmed. Parts then have about equal sizes whatever the
+	// packets' headers are, since no trimmed packet has to be in the part of its original.
+	Untrimmed bool
 	// MaxPackets bounds the packets remembered in a part, 0 for DefaultMaxPackets.
 	MaxPackets int
 	// Expect is the approximate number of packets before the device in a part, 0 if unknown. Memory

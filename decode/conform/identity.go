@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/maphash"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -130,13 +131,14 @@ func (i *identifier) split(etherType uint16, b []byte) (p parts, ok bool) {
 }
 
 // head returns the bytes behind the IP header and the ports that survive trimming, without lengths
-// and checksums: sequence numbers, or the first bytes of the UDP payload.
+// and checksums: sequence numbers, or the first bytes of the UDP payload, in which RoCEv2 has its
+// sequence number.
 func head(p parts) []byte {
 	switch {
 	case p.proto == protoTCP:
 		return p.rest[:min(len(p.rest), 12)]
 	case p.proto == protoUDP && len(p.rest) > udpLen:
-		return p.rest[udpLen:min(len(p.rest), udpLen+8)]
+		return p.rest[udpLen:min(len(p.rest), udpLen+12)]
 	}
 	return p.rest[:min(len(p.rest), 8)]
 }
@@ -244,13 +246,15 @@ func (x *index) add(hash uint64, packet int32) {
 }
 
 // Scan reads captures before they are judged, to count their packets and find out how far they are
-// truncated. It is not safe for concurrent use.
+// truncated and whether switches trimmed packets. It is not safe for concurrent use.
 type Scan struct {
 	decoder *decode.Decoder
+	result  decode.Result
 	id      identifier
 	n       int
 	cut     uint64
 	least   int // bytes behind the IP header of the shortest truncated packet
+	trimmed bool
 }
 
 // NewScan makes a Scan for a Judge's configuration. It fails if decode.New does.
@@ -259,12 +263,18 @@ func NewScan(cfg *Config) (*Scan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make scan: %w", err)
 	}
-	return &Scan{decoder: d, id: identifier{seed: newSeed(), match: cfg.Match}}, nil
+	s := &Scan{decoder: d, id: identifier{seed: newSeed(), match: cfg.Match}}
+	s.result.Obs = make([]decode.Observation, decode.MaxObservations)
+	return s, nil
 }
 
 // Add counts a packet of either side.
 func (s *Scan) Add(p *Packet) {
 	s.n++
+	if !s.trimmed {
+		s.decoder.Decode(p.Data, &s.result)
+		s.trimmed = slices.ContainsFunc(s.result.Obs[:s.result.N], func(o decode.Observation) bool { return o.Tag.D })
+	}
 	etherType, packet, ok := s.decoder.Network(p.Data)
 	if !ok {
 		return
@@ -290,6 +300,9 @@ func (s *Scan) addCut(n int) {
 
 // Packets returns the number of packets added.
 func (s *Scan) Packets() int { return s.n }
+
+// Untrimmed reports that no tag has D: use it as Config.Untrimmed.
+func (s *Scan) Untrimmed() bool { return !s.trimmed }
 
 // Cut returns the number of truncated packets, and the fewest bytes that any of them has behind its
 // IP header (or in its payload). If it is above 0, use it as Config.Prefix.

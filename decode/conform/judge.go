@@ -156,7 +156,11 @@ func (j *Judge) see(p *Packet) (s sighting, ok bool) {
 		}
 		return s, false
 	}
-	if s.head%j.parts != j.part {
+	by := s.whole // varies more
+	if !j.cfg.Untrimmed {
+		by = s.head
+	}
+	if by%j.parts != j.part {
 		return s, false
 	}
 	s.number, s.time, s.length = p.Number, p.TimeNS, p.WireLen

@@ -355,6 +355,59 @@ func TestTagOfPath(t *testing.T) {
 	}
 }
 
+// TestParts: whatever the headers of packets are, parts have about equal sizes. Only trimmed packets
+// need their headers, and those of RoCEv2 have a sequence number in them.
+func TestParts(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		number  int // where the UDP payload has one
+		trimmed bool
+		even    bool
+	}{
+		"RoCEv2":              {8, false, true},
+		"RoCEv2, trimmed":     {8, true, true},
+		"in a tunnel":         {40, false, true},
+		"in a tunnel, all to": {40, true, false},
+	} {
+		l := newLab(t, uecWide, 1)
+		frames := make([][]byte, 4000)
+		s, err := NewScan(&l.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range frames {
+			f := flight{ip: make([]byte, 100)}
+			f.ip[0], f.ip[3], f.ip[9], f.ip[15], f.ip[19] = 0x45, 100, protoUDP, 1, 2
+			binary.BigEndian.PutUint32(f.ip[ipv4Len+udpLen+test.number:], uint32(i))
+			f.tagged, f.tag = true, csig.Tag{Layout: uecWide, D: test.trimmed && i == 7}
+			frames[i] = l.frame(&f, 1)
+			s.Add(&Packet{Data: frames[i]})
+		}
+		if s.Untrimmed() == test.trimmed {
+			t.Errorf("%s: untrimmed %t", name, s.Untrimmed())
+		}
+		l.cfg.Untrimmed = s.Untrimmed()
+		j, err := New(l.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most := 0
+		for part := range 4 {
+			j.StartPart(part, 4)
+			for _, b := range frames {
+				if err := j.Before(&Packet{Data: b}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			most = max(most, len(j.wait.list))
+			j.EndPart()
+		}
+		if even := most < 1000*5/4; even != test.even {
+			t.Errorf("%s: up to %d of 4000 packets in one of 4 parts", name, most)
+		}
+	}
+}
+
 func TestJUnit(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, uecWide, 7)
