@@ -19,6 +19,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode/conform"
 	"github.com/csigscope/csigscope/replay"
 )
 
@@ -290,5 +291,33 @@ func TestSummaryCounts(t *testing.T) {
 		"  excess reflections       6, beyond 4 observations of one packet\n"
 	if text.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", &text, want)
+	}
+}
+
+// TestMalformedIsNotCut: a packet whose header claims more bytes than were sent does not shorten the
+// compared part of the others.
+func TestMalformedIsNotCut(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	w := capture.NewWriter(&out, capture.Interface{Link: capture.LinkEthernet})
+	malformed := tagged(3)
+	malformed[20], malformed[21] = 5, 220 // the IP header's total length
+	for i, data := range [][]byte{tagged(1), tagged(2), malformed} {
+		if err := w.Write(&capture.Frame{Data: data, TimeNS: int64(i+1) * 1e9, WireLen: uint32(len(data))}, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	path, cfg := written(t, out.Bytes()), listConfig(t, new(bytes.Buffer)).Decode
+	c, err := replay.Conform(t.Context(), replay.ConformConfig{
+		Judge: conform.Config{Decode: cfg}, Before: []string{path}, After: []replay.PortCapture{{Path: path}},
+	})
+	if err != nil || c.Cut != 0 || c.Counts.Before != 3 {
+		t.Errorf("conform: %+v, %v", c, err)
+	}
+	if traced, err := replay.Trace(t.Context(), replay.TraceConfig{Files: []string{path, path}, Decode: cfg}); err != nil || traced.Packets != 6 {
+		t.Errorf("trace: %+v, %v", traced, err)
 	}
 }

@@ -120,7 +120,7 @@ func (t *Traced) scan(s *conform.Scan, times *xxhash.Digest, b *packets) {
 			t.SkippedLink.Add(b.unread(f), 1)
 			continue
 		}
-		s.Add(&conform.Packet{Data: f.Data})
+		s.Add(&conform.Packet{Data: f.Data, WireLen: f.WireLen})
 	}
 }
 

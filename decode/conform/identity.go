@@ -268,7 +268,8 @@ func NewScan(cfg *Config) (*Scan, error) {
 	return s, nil
 }
 
-// Add counts a packet of either side.
+// Add counts a packet of either side. One that claims more bytes than it had on the wire is
+// malformed, not truncated.
 func (s *Scan) Add(p *Packet) {
 	s.n++
 	if !s.trimmed {
@@ -276,7 +277,7 @@ func (s *Scan) Add(p *Packet) {
 		s.trimmed = slices.ContainsFunc(s.result.Obs[:s.result.N], func(o decode.Observation) bool { return o.Tag.D })
 	}
 	etherType, packet, ok := s.decoder.Network(p.Data)
-	if !ok {
+	if !ok || len(p.Data) >= int(p.WireLen) {
 		return
 	}
 	parts, ok := s.id.split(etherType, packet)
@@ -284,10 +285,10 @@ func (s *Scan) Add(p *Packet) {
 	case etherType == etherIPv4 && len(packet) < ipv4Len || etherType == etherIPv6 && len(packet) < ipv6Len:
 		s.addCut(0)
 	case !ok || len(parts.rest) >= parts.claimed:
-	case s.id.match == MatchPayload:
-		s.addCut(len(transportPayload(parts)))
-	default:
+	case s.id.match == MatchPacket:
 		s.addCut(len(parts.rest))
+	case parts.proto == protoTCP || parts.proto == protoUDP:
+		s.addCut(len(transportPayload(parts)))
 	}
 }
 

@@ -257,7 +257,7 @@ func TestCut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Add(&Packet{Data: whole[:n]})
+		s.Add(&Packet{Data: whole[:n], WireLen: uint32(len(whole))})
 		cut, prefix := s.Cut()
 		cfg := l.cfg
 		cfg.Prefix = prefix
@@ -404,6 +404,39 @@ func TestParts(t *testing.T) {
 		}
 		if even := most < 1000*5/4; even != test.even {
 			t.Errorf("%s: up to %d of 4000 packets in one of 4 parts", name, most)
+		}
+	}
+}
+
+// A packet that claims more bytes than were sent is malformed: the captures are not cut. A truncated
+// one without a payload says nothing about payloads.
+func TestScanCut(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, uecWide, 2)
+	f := l.send(1)[0]
+	whole := l.frame(&f, 1)
+	icmp := f
+	icmp.ip = append([]byte{0x45, 0, 0, 84, 0, 0, 0, 0, 64, 1}, make([]byte, 74)...)
+	for name, test := range map[string]struct {
+		packet Packet
+		match  Match
+		cut    uint64
+	}{
+		"whole":           {Packet{Data: whole, WireLen: uint32(len(whole))}, MatchPacket, 0},
+		"cut":             {Packet{Data: whole[:len(whole)-4], WireLen: uint32(len(whole))}, MatchPacket, 1},
+		"malformed":       {Packet{Data: whole[:len(whole)-4], WireLen: uint32(len(whole) - 4)}, MatchPacket, 0},
+		"malformed in L3": {Packet{Data: whole[:len(whole)-len(f.ip)+4], WireLen: uint32(len(whole) - len(f.ip) + 4)}, MatchPacket, 0},
+		"cut ICMP":        {Packet{Data: l.frame(&icmp, 1)[:60], WireLen: 106}, MatchPacket, 1},
+		"and its payload": {Packet{Data: l.frame(&icmp, 1)[:60], WireLen: 106}, MatchPayload, 0},
+	} {
+		l.cfg.Match = test.match
+		s, err := NewScan(&l.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Add(&test.packet)
+		if cut, _ := s.Cut(); cut != test.cut {
+			t.Errorf("%s: %d cut, want %d", name, cut, test.cut)
 		}
 	}
 }
