@@ -16,6 +16,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/window"
+	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode/conform"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -131,13 +132,15 @@ const minPrefix = 20
 
 // conformance is the state of one run.
 type conformance struct {
-	cfg   *ConformConfig
-	out   Conformance
-	ports map[port]int
-	judge *conform.Judge // nil while scanning
+	cfg     *ConformConfig
+	out     Conformance
+	ports   map[port]int
+	several map[string]bool // paths of arguments in which a file has several interfaces
+	judge   *conform.Judge  // nil while scanning
 }
 
-// port is the exit of packets: an interface in an argument's captures.
+// port is the exit of packets: an interface in an argument's captures. It has no name if no file of
+// the argument has several.
 type port struct {
 	argument int
 	name     string
@@ -167,7 +170,7 @@ func Conform(ctx context.Context, cfg ConformConfig) (out *Conformance, err erro
 
 // judge implements Conform for files that can be read repeatedly.
 func judge(ctx context.Context, cfg ConformConfig) (*Conformance, error) {
-	c := &conformance{cfg: &cfg, ports: make(map[port]int)}
+	c := &conformance{cfg: &cfg, ports: make(map[port]int), several: make(map[string]bool)}
 	c.out.SkippedLink = make(window.UnreadableLinks)
 	first := &pass{progress: c.progress(0)}
 	parts, err := c.scan(ctx, first)
@@ -262,19 +265,24 @@ func (c *conformance) scan(ctx context.Context, p *pass) (parts int, err error) 
 		return 0, noPackets(c.cfg.Before, c.out.SkippedLink.Total())
 	}
 	skipped := c.out.SkippedLink.Total()
+	known := make(map[port]bool)
+	var interfaces []port
 	err = c.read(ctx, p, c.after(), func(from port, p *conform.Packet) error {
-		if _, known := c.ports[from]; !known {
-			if len(c.ports) == conform.MaxPorts {
-				return fmt.Errorf("the captures after the device have more than %d interfaces, which are its ports: judge them in several runs", conform.MaxPorts)
-			}
-			c.ports[from] = len(c.ports)
-			c.out.Ports = append(c.out.Ports, c.portName(from))
+		if !known[from] {
+			known[from] = true
+			interfaces = append(interfaces, from)
 		}
 		s.Add(p)
 		return nil
 	})
 	if err != nil {
 		return 0, err
+	}
+	for _, at := range interfaces {
+		c.addPort(at)
+	}
+	if len(c.ports) > conform.MaxPorts {
+		return 0, fmt.Errorf("the captures after the device have more than %d interfaces, which are its ports: judge them in several runs", conform.MaxPorts)
 	}
 	if s.Packets() == before {
 		return 0, noPackets(c.after(), c.out.SkippedLink.Total()-skipped)
@@ -314,8 +322,18 @@ func (c *conformance) after() (paths []string) {
 	return paths
 }
 
-// portName returns the name of the port's file, followed by the interface if the files have
-// several.
+// addPort adds the port of an interface unless it is known.
+func (c *conformance) addPort(at port) {
+	if !c.several[c.cfg.After[at.argument].Path] {
+		at.name = ""
+	}
+	if _, known := c.ports[at]; !known {
+		c.ports[at] = len(c.ports)
+		c.out.Ports = append(c.out.Ports, c.portName(at))
+	}
+}
+
+// portName returns the name of the port's file, followed by the interface if a file has several.
 func (c *conformance) portName(p port) string {
 	name := cmp.Or(c.cfg.After[p.argument].Port, filepath.Base(c.cfg.After[p.argument].Path))
 	if p.name != "" {
@@ -327,26 +345,31 @@ func (c *conformance) portName(p port) string {
 // read passes on all Ethernet packets of captures. Packets are numbered in their own file.
 func (c *conformance) read(ctx context.Context, p *pass, paths []string, f func(port, *conform.Packet) error) error {
 	for i, path := range paths {
-		if err := p.read(ctx, path, func(b *packets) error { return c.batch(i, b, f) }); err != nil {
+		if err := p.read(ctx, path, func(b *packets) error { return c.batch(i, path, b, f) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *conformance) batch(argument int, b *packets, f func(port, *conform.Packet) error) error {
+func (c *conformance) batch(argument int, path string, b *packets, f func(port, *conform.Packet) error) error {
+	scans := c.judge == nil
+	if scans && !c.several[path] {
+		c.several[path] = hasSeveral(b.interfaces)
+	}
+	named := scans || c.several[path] // while scanning, a later interface may have another name
 	var p conform.Packet
 	for i := range b.frames {
 		frame := &b.frames[i]
 		if !b.ethernet(frame) {
-			if c.judge == nil { // counted once in all passes
+			if scans { // counted once in all passes
 				c.out.SkippedLink.Add(b.unread(frame), 1)
 			}
 			continue
 		}
 		from := port{argument: argument}
-		if len(b.interfaces) > 1 {
-			from.name = cmp.Or(b.interfaces[frame.Interface].Name, strconv.Itoa(int(frame.Interface)))
+		if named {
+			from.name = interfaceName(b.interfaces, int(frame.Interface))
 		}
 		p = conform.Packet{Data: frame.Data, Number: frame.Packet, TimeNS: frame.TimeNS, WireLen: frame.WireLen}
 		if err := f(from, &p); err != nil {
@@ -354,4 +377,27 @@ func (c *conformance) batch(argument int, b *packets, f func(port, *conform.Pack
 		}
 	}
 	return nil
+}
+
+// interfaceName identifies an interface in all sections of a file: by its name, or by its index in
+// its section if it has none.
+func interfaceName(interfaces []capture.Interface, at int) string {
+	if name := interfaces[at].Name; name != "" {
+		return name
+	}
+	first, _ := slices.BinarySearchFunc(interfaces[:at], interfaces[at].Section, func(i capture.Interface, section uint32) int {
+		return cmp.Compare(i.Section, section)
+	})
+	return strconv.Itoa(at - first)
+}
+
+// hasSeveral reports whether a file has more than one interface. A section may repeat interfaces of
+// earlier ones.
+func hasSeveral(interfaces []capture.Interface) bool {
+	for at := 1; at < len(interfaces); at++ {
+		if interfaceName(interfaces, at) != interfaceName(interfaces, 0) {
+			return true
+		}
+	}
+	return false
 }

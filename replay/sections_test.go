@@ -294,6 +294,45 @@ func TestSummaryCounts(t *testing.T) {
 	}
 }
 
+// TestPortsOfSections: an interface is one port in all sections of a file, and in all files of a
+// folder.
+func TestPortsOfSections(t *testing.T) {
+	t.Parallel()
+	one, two := section(t, 1, 1, 2), section(t, 2, 3, 4)
+	unnamed, err := os.ReadFile(capturedAt(t, filepath.Join(t.TempDir(), "f"), 5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	for name, content := range map[string][]byte{"a": one, "b": two} {
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, test := range map[string]struct {
+		path string
+		want []string
+	}{
+		"one section":           {written(t, one), []string{"up"}},
+		"equal sections":        {written(t, slices.Concat(one, one)), []string{"up"}},
+		"unnamed interfaces":    {written(t, slices.Concat(unnamed, unnamed)), []string{"up"}},
+		"another interface":     {written(t, slices.Concat(one, unnamed)), []string{"up:eth0", "up:0"}},
+		"two interfaces":        {written(t, two), []string{"up:eth0", "up:eth1"}},
+		"two in later sections": {written(t, slices.Concat(one, two, one)), []string{"up:eth0", "up:eth1"}},
+		"in later files":        {folder, []string{"up:eth0", "up:eth1"}},
+	} {
+		c, err := replay.Conform(t.Context(), replay.ConformConfig{
+			Judge:  conform.Config{Decode: listConfig(t, new(bytes.Buffer)).Decode},
+			Before: []string{written(t, two)}, After: []replay.PortCapture{{Port: "up", Path: test.path}},
+		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if diff := cmp.Diff(test.want, c.Ports); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
 // TestMalformedIsNotCut: a packet whose header claims more bytes than were sent does not shorten the
 // compared part of the others.
 func TestMalformedIsNotCut(t *testing.T) {
