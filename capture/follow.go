@@ -23,9 +23,10 @@ import (
 //     been read to its end: io.EOF while ctx is alive. [Rotation] continues with the successor.
 //   - The file has shrunk or was rewritten in place: an error that wraps ErrShrunk.
 //
-// A compressed file is an error that wraps ErrCompressed. Size is -1 while a regular file is
-// followed. Close from another goroutine does not promptly end the wait for a regular file; ctx
-// does.
+// Damage also ends it: Options.Resume has no effect, since the records that prove the next position
+// may not be written yet. A compressed file is an error that wraps ErrCompressed. Size is -1 while
+// a regular file is followed. Close from another goroutine does not promptly end the wait for a
+// regular file; ctx does.
 func Follow(ctx context.Context, path string, opts Options) (*Reader, error) {
 	if path == "-" {
 		return Open(path, opts)

@@ -106,8 +106,8 @@ type Options struct {
 	// a size of Resume bytes, whichever comes first. After a pcapng block whose length is valid and
 	// whose content is not, it continues with the next block. [Reader.Damage] describes the skipped
 	// bytes; frames are numbered without them. If no such position follows, reading ends with the error,
-	// as it does with 0, the default, and for compressed files and pipes, which cannot be read from
-	// the middle. A negative value does not use the boundaries of Chunks.
+	// as it does with 0, the default, for followed files, and for compressed files and pipes, which
+	// cannot be read from the middle. A negative value does not use the boundaries of Chunks.
 	//
 	// If the damage hides descriptions of interfaces, the numbers of later interfaces of the section
 	// are unknown: the packets of all these interfaces are skipped. If an interface description

@@ -216,6 +216,9 @@ func TestRotationMisses(t *testing.T) {
 		w.saw("b.gz!compressed", "a!missed", "c@5")
 		w.write("d", at(6))
 		w.saw("c!?"+cutText(w.path("c")), "d@6")
+		w.append("c", make([]byte, 99)) // it is known that c is not read in full
+		w.write("e", at(7))
+		w.saw("e@7")
 		w.stop()
 	})
 }

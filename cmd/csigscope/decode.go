@@ -50,7 +50,8 @@ of two taps proves nothing.
 With --follow, decode reads on until it is interrupted: it waits for more at the end of FILE,
 continues with the file that replaces it under its name, and in a folder with the next files
 of a rotating program (tcpdump -C, -G and -W, dumpcap -b). Only one program may write to such
-a folder. Compressed files cannot be followed.`,
+a folder. A followed file is read up to the first damage: decode reports the damage and waits for
+the next file. Compressed files cannot be followed.`,
 		Example: `  csigscope decode capture.pcap
   csigscope decode capture.pcap -o table | head
   csigscope decode capture.pcapng.gz -o json
