@@ -83,7 +83,7 @@ type capturing struct {
 	agent    *agent.Agent
 	ops      *operations
 	opsFlags *operationsFlags
-	// reloaded applies a checked configuration before windows use it.
+	// reloaded applies a checked configuration before windows use it. If it fails, nothing changes.
 	reloaded func(*network) error
 }
 

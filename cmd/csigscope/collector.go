@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,23 +133,45 @@ func (c *collector) holdNames(n *network) {
 }
 
 // takeOver applies a reloaded configuration to the listeners: the permitted clients, the names of
-// the fabric file, and the aggregation of observations.
+// the fabric file, and the aggregation of observations. If it fails, nothing changes.
 func (c *collector) takeOver(n *network) error {
 	was, is := aggregate.FineResolution(c.network.Config.Windows.Lengths()), aggregate.FineResolution(n.Config.Windows.Lengths())
 	if c.feed != nil && was != is { // clients would see windows without rows
 		return errors.New("windows.resolutions: --api-listen serves the windows below 1s: restart to change their length")
 	}
-	c.holdNames(n)
+	use := func() {}
+	if c.server != nil {
+		var err error
+		if use, err = c.server.Prepare(c.admission(n), c.observing(n)); err != nil {
+			return c.explainRefused(n, err)
+		}
+	}
 	if c.feed != nil {
 		if err := c.feed.door.Use(n.Config.API.Settings()); err != nil {
 			return err
 		}
 	}
-	if c.server == nil {
-		return nil
+	// Nothing can fail from here on.
+	c.holdNames(n)
+	if c.server != nil {
+		c.names.Use(n.Naming()) // before observations refer to them
 	}
-	c.names.Use(n.Naming()) // before observations refer to them
-	return c.server.Use(c.admission(n), c.observing(n))
+	use()
+	return nil
+}
+
+// explainRefused adds to the error of a listener that refuses a valid file the changed settings that
+// need a restart: the file was checked with them, and the listener uses the earlier ones.
+func (c *collector) explainRefused(n *network, refused error) error {
+	now, err := c.fixed(n)
+	if err != nil {
+		return errors.Join(refused, err)
+	}
+	changed := slices.DeleteFunc(c.started.Differ(now), func(s string) bool { return !strings.HasPrefix(s, "collect.ingest.") })
+	if len(changed) == 0 {
+		return refused
+	}
+	return fmt.Errorf("changed settings need a restart: %s: the file does not go with the earlier ones: %w", strings.Join(changed, " "), refused)
 }
 
 // openPipeline opens the store, and resumes from the state of an earlier process.

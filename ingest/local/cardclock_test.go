@@ -81,7 +81,7 @@ func TestCardClocks(t *testing.T) {
 				if got := j.total(time.Second); got != 21 {
 					t.Errorf("%d of 21 observations are in closed windows of 1 s", got)
 				}
-				if err := p.Reload(t.Context(), tapsPlan(t, tapOf("a", 0, source()))); err != nil {
+				if err := p.Reload(t.Context(), tapsPlan(t, tapOf("a", 0, source())), nil); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(10*time.Minute + 5*time.Second)

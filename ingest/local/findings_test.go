@@ -36,7 +36,7 @@ func TestFindingsOverReloads(t *testing.T) {
 		senders string
 	}{{1, "198.51.100.0/24"}, {2, "192.0.2.0/24"}} { // the first has the same epoch
 		more.Add(400)
-		if err := p.Reload(t.Context(), plan(next.epoch, next.senders, again)); err != nil {
+		if err := p.Reload(t.Context(), plan(next.epoch, next.senders, again), nil); err != nil {
 			t.Fatal(err)
 		}
 	}

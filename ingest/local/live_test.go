@@ -262,11 +262,11 @@ func TestReload(t *testing.T) {
 		if epoch%7 == 0 {
 			bad := next
 			bad.Resolutions = []time.Duration{3 * time.Second, time.Minute / 7}
-			if p.Reload(t.Context(), bad) == nil {
+			if p.Reload(t.Context(), bad, nil) == nil {
 				t.Error("a plan that cannot be was taken")
 			}
 		}
-		if err := p.Reload(t.Context(), next); err != nil {
+		if err := p.Reload(t.Context(), next, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,8 +12,9 @@ var ErrEnded = errors.New("the pipeline has ended")
 
 // reload is a new plan for a running pipeline.
 type reload struct {
-	plan *Plan
-	done chan error
+	plan  *Plan
+	adopt func() error
+	done  chan error
 }
 
 // Reload replaces the plan of the running pipeline. If the new plan changes the meaning of rows
@@ -21,11 +22,12 @@ type reload struct {
 // barrier and later frames count under the new one; each frame counts once. A tap missing from
 // the new plan ends as at the end of Run; one with a Source starts from scratch.
 //
-// Reload rejects an invalid plan with an error and changes nothing. It closes the sources that it
-// does not start. If a source of the plan cannot start, Run ends with the error, too. Run has to be
-// running.
-func (p *Pipeline) Reload(ctx context.Context, plan Plan) error {
-	r := reload{plan: &plan, done: make(chan error, 1)}
+// Reload rejects an invalid plan with an error and changes nothing. Once the plan is checked and before
+// windows close, it calls adopt, whose error rejects the plan too; nil: nothing. It closes the sources
+// that it does not start. If a source of the plan cannot start, Run ends with the error, too. Run has to
+// be running.
+func (p *Pipeline) Reload(ctx context.Context, plan Plan, adopt func() error) error {
+	r := reload{plan: &plan, adopt: adopt, done: make(chan error, 1)}
 	select {
 	case p.reloads <- r:
 		select {
@@ -65,6 +67,12 @@ func (p *Pipeline) reload(ctx context.Context, running *sync.WaitGroup, r *reloa
 	if err := r.plan.check(p.workers); err != nil {
 		r.done <- errors.Join(fmt.Errorf("taps: %w", err), r.plan.Close())
 		return nil
+	}
+	if r.adopt != nil {
+		if err := r.adopt(); err != nil {
+			r.done <- errors.Join(err, r.plan.Close())
+			return nil
+		}
 	}
 	leaving, begin := p.change(r.plan)
 	err := p.barrier(ctx)

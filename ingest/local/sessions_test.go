@@ -110,7 +110,7 @@ func TestSessions(t *testing.T) {
 	ctx, stop := contextWithStop(t)
 	wait := start(ctx, t, p)
 	until(t, "frames come", func() bool { return m.frames("a") > 50 })
-	if err := p.Reload(t.Context(), tapsPlan(t, mirrorTap(nil, 10, "c"))); err != nil {
+	if err := p.Reload(t.Context(), tapsPlan(t, mirrorTap(nil, 10, "c")), nil); err != nil {
 		t.Fatal(err)
 	}
 	reloaded := m.frames("a")

@@ -103,7 +103,7 @@ func TestTapsComeAndGo(t *testing.T) {
 		until(t, "frames come", func() bool { return s.n.Load() > n+20 })
 	}
 	reload := func(taps ...local.Ring) {
-		if err := p.Reload(t.Context(), tapsPlan(t, taps...)); err != nil {
+		if err := p.Reload(t.Context(), tapsPlan(t, taps...), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,15 +124,21 @@ func TestTapsComeAndGo(t *testing.T) {
 		{tapOf("new", 0, nil), tapOf("x", 0, extra)}, {tapOf("a", 0, nil), tapOf("a", 0, extra)}, {tapOf("", 0, extra)}, {tapOf("a", 1<<16, extra)},
 	} {
 		extra.closed.Store(false)
-		if err := p.Reload(t.Context(), tapsPlan(t, bad...)); err == nil || !extra.closed.Load() {
+		adopt := func() error { t.Errorf("plan %+v: the rest of its configuration is applied", bad); return nil }
+		if err := p.Reload(t.Context(), tapsPlan(t, bad...), adopt); err == nil || !extra.closed.Load() {
 			t.Errorf("plan %+v: error %v, source closed %t; want it refused and closed", bad, err, extra.closed.Load())
 		}
+	}
+	extra.closed.Store(false)
+	refused, reloads := errors.New("refused"), p.Stats().Reloads
+	if err := p.Reload(t.Context(), tapsPlan(t, tapOf("a", 0, extra)), func() error { return refused }); !errors.Is(err, refused) || !extra.closed.Load() || p.Stats().Reloads != reloads {
+		t.Errorf("error %v, source closed %t, %d reloads; want the plan refused and its source closed", err, extra.closed.Load(), p.Stats().Reloads-reloads)
 	}
 	stop()
 	if err := wait(); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Reload(t.Context(), tapsPlan(t)); !errors.Is(err, local.ErrEnded) {
+	if err := p.Reload(t.Context(), tapsPlan(t), nil); !errors.Is(err, local.ErrEnded) {
 		t.Errorf("reload after the end: %v", err)
 	}
 	conserved(t, p.Stats())
@@ -169,7 +175,7 @@ func TestFailedStart(t *testing.T) {
 		wait := start(ctx, t, p)
 		if reloads {
 			first.Source = nil
-			if err := p.Reload(ctx, tapsPlan(t, append([]local.Ring{first}, second...)...)); err == nil {
+			if err := p.Reload(ctx, tapsPlan(t, append([]local.Ring{first}, second...)...), nil); err == nil {
 				t.Error("a plan with a tap that cannot start is loaded")
 			}
 		}
@@ -195,7 +201,7 @@ func TestFailedBarrier(t *testing.T) {
 	j.mu.Lock()
 	j.onCommit = func() error { return errors.New("the disk is on fire") }
 	j.mu.Unlock()
-	if err := p.Reload(ctx, tapsPlan(t, tapOf("a", 0, nil), tapOf("b", 0, b))); err == nil {
+	if err := p.Reload(ctx, tapsPlan(t, tapOf("a", 0, nil), tapOf("b", 0, b)), nil); err == nil {
 		t.Error("a plan is loaded without a barrier")
 	}
 	if err := wait(); err == nil || !a.closed.Load() || !b.closed.Load() {
@@ -221,7 +227,7 @@ func clockBehind(t *testing.T) {
 	ctx, stop := contextWithStop(t)
 	wait := start(ctx, t, p)
 	until(t, "frames come", func() bool { return a.n.Load() > 20 })
-	if err := p.Reload(ctx, tapsPlan(t, tapOf("a", 0, b))); err != nil || p.Stats().Stalled != 0 {
+	if err := p.Reload(ctx, tapsPlan(t, tapOf("a", 0, b)), nil); err != nil || p.Stats().Stalled != 0 {
 		t.Fatalf("%v, %d stalls", err, p.Stats().Stalled)
 	}
 	until(t, "frames come", func() bool { return b.n.Load() > 20 })
@@ -283,7 +289,7 @@ func TestStalledTap(t *testing.T) {
 	if len(j.marks()) != 2 {
 		t.Errorf("%d states in the commit, want also that of the ring that hangs", len(j.marks()))
 	}
-	if err := p.Reload(t.Context(), func() local.Plan { n := tapsPlan(t, tapOf("a", 0, nil), tapOf("b", 0, nil)); n.Epoch = 2; return n }()); err != nil {
+	if err := p.Reload(t.Context(), func() local.Plan { n := tapsPlan(t, tapOf("a", 0, nil), tapOf("b", 0, nil)); n.Epoch = 2; return n }(), nil); err != nil {
 		t.Fatal(err)
 	}
 	a.hang.Store(false)

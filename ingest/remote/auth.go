@@ -173,15 +173,27 @@ func (p *pattern) fits(name string) bool {
 // remain. Batches of observations that arrive from now on are aggregated as configured; nil: they
 // are refused.
 func (s *Server) Use(a Admission, observations *window.Config) error {
+	use, err := s.Prepare(a, observations)
+	if err != nil {
+		return err
+	}
+	use()
+	return nil
+}
+
+// Prepare validates what Use would apply, under the Auth of the start, and returns the function that
+// applies it.
+func (s *Server) Prepare(a Admission, observations *window.Config) (use func(), err error) {
 	in, err := newAdmitted(&a, &s.cfg.Auth)
 	if err != nil {
-		return fmt.Errorf("configure collector: %w", err)
+		return nil, fmt.Errorf("configure collector: %w", err)
 	}
 	o, err := newObserver(observations)
 	if err != nil {
-		return fmt.Errorf("configure collector: observations: %w", err)
+		return nil, fmt.Errorf("configure collector: observations: %w", err)
 	}
-	s.admitted.Store(in)
-	s.observer.Store(o)
-	return nil
+	return func() {
+		s.admitted.Store(in)
+		s.observer.Store(o)
+	}, nil
 }

@@ -141,9 +141,10 @@ func (a *Agent) Run(ctx context.Context, before, behind []func(context.Context) 
 	return errors.Join(err, back.Wait())
 }
 
-// Reload applies another setup. If it refuses that, the taps of the one in use continue, but effects
-// of adopt remain; if a new tap cannot start, Run ends with the error. Taps in both continue without interruption. adopt applies the rest of the
-// configuration before windows close, since that takes time and credentials may have been revoked.
+// Reload applies another setup. Taps in both continue without interruption. If it refuses the setup, nothing
+// changes; if a new tap cannot start, Run ends with the error. Once the setup is checked, adopt applies
+// the rest of the configuration, or refuses all of it: before windows close, since that takes time and
+// credentials may have been revoked.
 // Call Reload only while Run runs, from one of the functions that it takes as before.
 func (a *Agent) Reload(ctx context.Context, s Setup, adopt func() error) error {
 	if s.Instance != a.setup.Instance {
@@ -154,12 +155,13 @@ func (a *Agent) Reload(ctx context.Context, s Setup, adopt func() error) error {
 	if err != nil {
 		return err
 	}
-	next := plan(&s, set, a.taps)
-	if err := adopt(); err != nil {
-		return errors.Join(err, next.Close())
-	}
-	a.names.Use(s.Network)
-	if err := a.pipeline.Reload(ctx, next); err != nil {
+	if err := a.pipeline.Reload(ctx, plan(&s, set, a.taps), func() error {
+		if err := adopt(); err != nil {
+			return err
+		}
+		a.names.Use(s.Network)
+		return nil
+	}); err != nil {
 		return err
 	}
 	a.setup, a.taps = s, set

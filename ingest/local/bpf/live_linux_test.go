@@ -138,7 +138,7 @@ func (r *reading) reload(s window.Settings, odd bool) {
 	cfg := taps.Config{Interfaces: []taps.Interface{interfaceOf(r.by, odd)}, Decode: s.Decode, Settings: &s}
 	set, err := taps.Open(cfg, r.set)
 	if err == nil {
-		err = r.pipeline.Reload(r.t.Context(), local.Plan{Settings: s, Rings: set.Rings(r.set)})
+		err = r.pipeline.Reload(r.t.Context(), local.Plan{Settings: s, Rings: set.Rings(r.set)}, nil)
 	}
 	if err != nil {
 		r.t.Fatal(err)
