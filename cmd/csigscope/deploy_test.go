@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/ingest/remote"
 )
 
 const deployment = "../../dashboards/deploy"
@@ -149,6 +150,10 @@ func TestDeployedConfiguration(t *testing.T) {
 	c := n.Config.Collect
 	if err := c.Ingest.CheckListen(); err != nil || c.Ingest.Listen != "0.0.0.0:4319" || c.Ingest.Tokens == "" || c.Instance == "" {
 		t.Errorf("%v: %+v", err, c.Ingest)
+	}
+	// All nodes of the DaemonSet share the token that secrets.sh makes. Others may have one of their own.
+	if permits := c.Ingest.Admission().Permits; len(permits) != 2 || permits[0].Name != "hosts" || permits[0].Limits.MaxStreams < 1000 || permits[1] != (remote.Permit{Name: "*"}) {
+		t.Errorf("exporters %+v", permits)
 	}
 	api := &n.Config.API
 	if err := checkDoor(api, "--api-listen", "0.0.0.0:9465", false); err != nil || api.Auth().Anonymous.Role != "" {

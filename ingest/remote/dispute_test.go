@@ -40,7 +40,7 @@ func pushAs(t *testing.T, s *collector, name string, m *wire.PushRequest) {
 	t.Helper()
 	e := s.exporter(name, &s.limits)
 	defer e.inFlight.Add(-1)
-	answer, err := s.take(t.Context(), &call{exporter: e, release: func() {}}, m)
+	answer, err := s.take(t.Context(), callOfTest(e), m)
 	if err != nil || len(answer.GetOutcomes()) != 1 || answer.GetOutcomes()[0] != wire.Outcome_OUTCOME_STORED {
 		t.Fatalf("%s: %v, %v: rows are to be stored whatever their names are", name, answer, err)
 	}
@@ -208,7 +208,7 @@ func TestNamesWaitForTheDisk(t *testing.T) {
 	e := s.exporter("host1", &s.limits)
 	defer e.inFlight.Add(-1)
 	for range 2 {
-		answer, err := s.take(t.Context(), &call{exporter: e, release: func() {}}, describing(t, testDescription(), 1))
+		answer, err := s.take(t.Context(), callOfTest(e), describing(t, testDescription(), 1))
 		if err == nil {
 			t.Errorf("answered %v, want an error: the exporter comes again", answer)
 		}

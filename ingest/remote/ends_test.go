@@ -91,7 +91,7 @@ func handIn(t *testing.T, s *Server, exporter string, m *wire.PushRequest) (*wir
 	defer e.inFlight.Add(-1)
 	ctx, cancel := context.WithTimeout(t.Context(), s.cfg.Timeout)
 	defer cancel()
-	answer, err := s.take(ctx, &call{exporter: e, release: func() {}}, proto.CloneOf(m))
+	answer, err := s.take(ctx, callOfTest(e), proto.CloneOf(m))
 	return answer, time.Since(began), err
 }
 
@@ -228,7 +228,7 @@ func TestClientsThatLeave(t *testing.T) {
 			ctx, hangUp := context.WithCancel(t.Context())
 			time.AfterFunc(time.Second, hangUp)
 			e := s.exporter("a", &s.limits)
-			_, err := s.take(ctx, &call{exporter: e, release: func() {}}, m)
+			_, err := s.take(ctx, callOfTest(e), m)
 			e.inFlight.Add(-1)
 			if r := s.Stats().Total.Refused; r[ReasonLeft] != uint64(i+1) || r[ReasonSink]+r[ReasonEnds] != 0 {
 				t.Errorf("request %d: %v, refused %v, want only %s, once for each request", i, err, r, ReasonLeft)

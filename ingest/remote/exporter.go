@@ -17,15 +17,17 @@ type exporter struct {
 	limits                        atomic.Pointer[Limits]
 	requests, bytes, rows, naming *rate.Limiter
 	provisional                   *rate.Limiter
-	inFlight                      atomic.Int32
-	last                          atomic.Int64 // Unix ns of the last request
+	inFlight                      atomic.Int32  // its running requests
+	held                          atomic.Int64  // bytes that they hold
+	working                       chan struct{} // a token for each of them that may be decoded and stored
+	last                          atomic.Int64  // Unix ns of the last request
 	counts                        counts
 	clock                         clockOffset
-	owned                         int // number of producers; guarded by the server's mu
 	ahead                         clockAhead
 
 	mu        sync.Mutex
-	streams   map[uint64]*stream // by producer
+	streams   map[uint64]*stream // by producer; see Server.enter
+	full      time.Time          // when no stream could give way, zero if one may since
 	undurable map[blockID]*item  // batches of which the sink has rows that are not durable yet
 	described []described        // its descriptions, latest last
 }
@@ -33,6 +35,8 @@ type exporter struct {
 // stream is a series of numbered blocks.
 type stream struct {
 	incarnations []incarnationState // by incarnation, the last few
+	used         time.Time          // when its last item came
+	ended        bool               // by its last item
 }
 
 // incarnationState is one incarnation of a stream.
@@ -45,11 +49,17 @@ type incarnationState struct {
 const (
 	maxIncarnations      = 16  // of a stream; an exporter that is often killed sends blocks of several
 	maxIncarnationEpochs = 4   // of an incarnation
-	maxDescribed         = 256 // of an exporter: hosts that share a credential have one each
+	minDescribed         = 256 // of an exporter; hosts that share a credential have one each
+
+	// streamSilence is how long a stream sends nothing before it gives way to a new one. A stream that
+	// lives has a record each minute.
+	streamSilence = 5 * time.Minute
+	// giveWayEvery is the minimum time between two searches for such a stream.
+	giveWayEvery = time.Second
 )
 
 func newExporter(name string, l *Limits) *exporter {
-	e := &exporter{name: name, streams: map[uint64]*stream{}}
+	e := &exporter{name: name, working: make(chan struct{}, l.MaxInFlight), streams: map[uint64]*stream{}}
 	e.limits.Store(l)
 	for i, b := range l.budgets() {
 		*e.limiters()[i] = rate.NewLimiter(b.perSecond, b.burst)
@@ -101,54 +111,77 @@ type blockID struct {
 	producer, incarnation, seq uint64
 }
 
-// begin takes a number. finish must follow if the state is seqNew.
-func (e *exporter) begin(at blockID, maxStreams int) (seqState, bool) {
+// enter finds or adds the incarnation of an item, and takes the item's number unless that is 0, as
+// of a record. finish must follow if a number is seqNew. It returns the producers of the streams that
+// gave way to a new one, and false if there is no room for it.
+func (e *exporter) enter(at blockID, now time.Time) (state seqState, gone []uint64, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	l, ok := e.incarnation(at, maxStreams)
-	switch {
-	case !ok:
-		return 0, false
-	case l == nil:
-		return seqStale, true
-	}
-	return l.dedup.begin(at.seq), true
-}
-
-// meet registers the incarnation of a record.
-func (e *exporter) meet(at blockID, maxStreams int) (seqState, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	l, ok := e.incarnation(at, maxStreams)
-	if l == nil {
-		return seqStale, ok
-	}
-	return seqNew, ok
-}
-
-// incarnation finds or adds an incarnation. It returns nil for one older than the remembered ones,
-// and false if there are too many streams. The caller holds mu.
-func (e *exporter) incarnation(at blockID, maxStreams int) (*incarnationState, bool) {
 	s := e.streams[at.producer]
 	if s == nil {
-		if len(e.streams) >= maxStreams {
-			return nil, false
+		if gone, ok = e.makeRoom(now); !ok {
+			return 0, gone, false
 		}
 		s = &stream{}
 		e.streams[at.producer] = s
 	}
-	return s.incarnation(at.incarnation), true
+	s.used, s.ended = now, false
+	switch l := s.incarnation(at.incarnation); {
+	case l == nil:
+		return seqStale, gone, true
+	case at.seq == 0:
+		return seqNew, gone, true
+	default:
+		return l.dedup.begin(at.seq), gone, true
+	}
 }
 
-// finish ends the work on an item whose number begin returned as new. A batch of which the sink
+// makeRoom makes room for a stream. At the limit the streams that were used least recently give way, if
+// they have ended or are silent, and no item of them is at work. An item of one that comes again is
+// stored again as equal rows, as after a restart of the collector. The caller holds mu.
+func (e *exporter) makeRoom(now time.Time) (gone []uint64, ok bool) {
+	for most := e.limits.Load().MaxStreams; len(e.streams) >= most; {
+		if now.Sub(e.full) < giveWayEvery {
+			return gone, false
+		}
+		var oldest *stream
+		var producer uint64
+		for p, s := range e.streams {
+			if (oldest == nil || s.used.Before(oldest.used)) && (s.ended || now.Sub(s.used) >= streamSilence) && !s.busy() {
+				oldest, producer = s, p
+			}
+		}
+		if oldest == nil {
+			e.full = now
+			return gone, false
+		}
+		delete(e.streams, producer)
+		gone = append(gone, producer)
+	}
+	return gone, true
+}
+
+// end records that a stream has ended under an epoch, unless a later run of it has begun.
+func (e *exporter) end(at blockID, epoch uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.streams[at.producer]
+	if s == nil {
+		return
+	}
+	latest := &s.incarnations[len(s.incarnations)-1]
+	if n := len(latest.epochs); latest.incarnation == at.incarnation && (n == 0 || latest.epochs[n-1] == epoch) {
+		s.ended, e.full = true, time.Time{}
+	}
+}
+
+// finish ends the work on an item whose number enter returned as new. A batch of which the sink
 // has rows is kept until it is sent again.
 func (e *exporter) finish(it *item, durable bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if s := e.streams[it.at.producer]; s != nil {
-		if l := s.find(it.at.incarnation); l != nil {
-			l.dedup.end(it.at.seq, durable)
-		}
+	if l := e.streams[it.at.producer].find(it.at.incarnation); l != nil {
+		l.dedup.end(it.at.seq, durable)
 	}
 	if durable || !it.batch || !it.wrote {
 		return
@@ -193,7 +226,7 @@ type described struct{ id, epoch uint64 }
 func (e *exporter) describe(d described) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.described = appendRecent(e.described, d, maxDescribed)
+	e.described = appendRecent(e.described, d, max(minDescribed, e.limits.Load().MaxStreams))
 }
 
 // epochOf returns the epoch of a description that the exporter sent.
@@ -221,7 +254,16 @@ func appendRecent[T comparable](list []T, v T, most int) []T {
 	return append(list, v)
 }
 
+// busy reports whether numbers of the stream are taken.
+func (s *stream) busy() bool {
+	return slices.ContainsFunc(s.incarnations, func(l incarnationState) bool { return l.dedup.busy != dedupWindow{}.busy })
+}
+
+// find returns nil for an incarnation, or a stream, that is not remembered.
 func (s *stream) find(incarnation uint64) *incarnationState {
+	if s == nil {
+		return nil
+	}
 	for i := range s.incarnations {
 		if s.incarnations[i].incarnation == incarnation {
 			return &s.incarnations[i]

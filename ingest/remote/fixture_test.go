@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"net"
@@ -63,6 +64,11 @@ func startCollector(t testing.TB, cfg ServerConfig, to storage, address string) 
 	stop := sync.OnceFunc(func() { cancel(); done.Wait() })
 	t.Cleanup(stop)
 	return &collector{s, scheme + ln.Addr().String(), stop}
+}
+
+// callOfTest returns a request that is decoded, without a connection.
+func callOfTest(e *exporter) *call {
+	return &call{exporter: e, body: new(bytes.Buffer), release: func() {}, leave: func() {}}
 }
 
 // exporterUnderTest is a client that runs until it is stopped.

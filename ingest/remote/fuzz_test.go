@@ -64,12 +64,12 @@ func FuzzPush(f *testing.F) {
 			return
 		}
 		e := newExporter("tester", &s.limits)
-		answer, err := s.take(ctx, &call{exporter: e, release: func() {}}, proto.CloneOf(m))
+		answer, err := s.take(ctx, callOfTest(e), proto.CloneOf(m))
 		if err != nil {
 			return
 		}
 		before := l.blocks
-		again, err := s.take(ctx, &call{exporter: e, release: func() {}}, m)
+		again, err := s.take(ctx, callOfTest(e), m)
 		if err != nil || len(again.GetOutcomes()) != len(answer.GetOutcomes()) {
 			t.Fatalf("again: %v, %v", again, err)
 		}

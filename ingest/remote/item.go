@@ -189,19 +189,8 @@ func (p *push) begin(it *item, producer func(identity, stream string) uint64) ve
 	if it.at.seq == 0 {
 		return invalid(errNumber)
 	}
-	if v := p.own(it, producer); v != toStore {
+	if v := p.meet(it, producer); v != toStore {
 		return v
-	}
-	state, ok := p.e.begin(it.at, p.e.limits.Load().MaxStreams)
-	switch {
-	case !ok:
-		return verdict{outcome: wire.Outcome_OUTCOME_STREAMS}
-	case state == seqStale:
-		return verdict{outcome: wire.Outcome_OUTCOME_STALE}
-	case state == seqRepeat:
-		return verdict{outcome: wire.Outcome_OUTCOME_REPEAT}
-	case state == seqBusy:
-		return verdict{outcome: wire.Outcome_OUTCOME_UNSPECIFIED}
 	}
 	it.began = true
 	if earlier := p.e.resume(it.at); earlier != nil {
@@ -212,15 +201,20 @@ func (p *push) begin(it *item, producer func(identity, stream string) uint64) ve
 	return toStore
 }
 
+// meet registers the incarnation of an item, and takes its number if it has one.
+func (p *push) meet(it *item, producer func(identity, stream string) uint64) verdict {
+	if v := p.own(it, producer); v != toStore {
+		return v
+	}
+	return verdict{outcome: p.enter(p.e, it.at)}
+}
+
 // own determines the producer of an item's stream.
 func (p *push) own(it *item, producer func(identity, stream string) uint64) verdict {
 	if it.at.incarnation == 0 || edge.CheckName(it.stream) != nil {
 		return invalid(errNumber)
 	}
 	it.at.producer = producer(p.e.name, it.stream)
-	if !p.owns(p.e, it.at.producer) {
-		return verdict{outcome: wire.Outcome_OUTCOME_FOREIGN}
-	}
 	return toStore
 }
 

@@ -16,7 +16,7 @@ func pushBlocks(t *testing.T, s *Server, list ...*wire.Block) []wire.Outcome {
 	e := s.exporter("host1", &s.limits)
 	defer e.inFlight.Add(-1)
 	m := &wire.PushRequest{Descriptions: []*wire.Description{d.toWire()}, Blocks: list}
-	answer, err := s.take(t.Context(), &call{exporter: e, release: func() {}}, m)
+	answer, err := s.take(t.Context(), callOfTest(e), m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestTrueCountsAreNeverRefused(t *testing.T) {
 		d := testDescription()
 		e := s.exporter("host1", &s.limits)
 		m := &wire.PushRequest{Descriptions: []*wire.Description{d.toWire()}, Blocks: []*wire.Block{numbered(list[i].Clone(), 1, uint64(i)+1, before[i])}}
-		answer, err := s.take(t.Context(), &call{exporter: e, release: func() {}}, m)
+		answer, err := s.take(t.Context(), callOfTest(e), m)
 		e.inFlight.Add(-1)
 		if fails {
 			l.mu.Lock()

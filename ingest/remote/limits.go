@@ -29,8 +29,14 @@ type Limits struct {
 	// MaxWindowFlows is the same for flow rows, which are folded into the rest of their signal
 	// and kind. 10,000.
 	MaxWindowFlows int
-	MaxStreams     int // 64
-	MaxInFlight    int // requests at a time; 4
+	// MaxStreams is the maximum number of streams. Beyond it a new stream takes the place of one that
+	// has ended or was silent for 5 minutes. 64.
+	MaxStreams int
+	// MaxInFlight is the maximum number of requests that are decoded and passed to the store at a
+	// time; further ones wait for their turn. All requests of the exporter, with those that wait for
+	// their turn or for the disk, hold at most as many bytes as MaxInFlight messages of MaxMessage.
+	// A change applies to exporters that are not remembered. 4.
+	MaxInFlight int
 
 	MaxMessage int // bytes, uncompressed; 2 MiB, at most 64 MiB
 	// MaxNames is the maximum number of groups and locations that an exporter may describe per
@@ -63,6 +69,13 @@ const (
 	maxEntries        = 64   // of a map in a record
 	maxKnown          = 64   // descriptions that a collector remembers
 	maxInFlightBlocks = 1024 // of a stream
+)
+
+// Bytes that a request, each of its items, and each countedRows of an item hold.
+const (
+	requestBytes = 8 << 10
+	itemBytes    = 320
+	keptBytes    = 40
 )
 
 func (l Limits) withDefaults() (Limits, error) {
@@ -166,7 +179,7 @@ const (
 	ReasonRole      // a peer that exports, or an exporter that shares
 	ReasonOversized // beyond a hard limit of size
 	ReasonMalformed // not a message of the protocol
-	ReasonInFlight  // too many requests at a time
+	ReasonInFlight  // the requests of the exporter together are too large
 	ReasonBuffered  // the requests of all exporters together are too large
 	ReasonRequestRate
 	ReasonByteRate

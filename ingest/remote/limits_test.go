@@ -114,13 +114,14 @@ func TestBuffered(t *testing.T) {
 	}
 }
 
-// TestInFlight: an exporter that floods is held back, and others are not.
+// TestInFlight: an exporter whose requests hold too many bytes is held back, and others are not.
 func TestInFlight(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "tokens")
 	edgetest.WriteTokens(t, file, edgetest.TokenLine("flood", "", "a", ""), edgetest.TokenLine("calm", "", "b", ""))
 	cfg := testConfig(t)
-	cfg.Auth, cfg.Logger, cfg.Limits = edge.Auth{Clients: file}, nil, Limits{MaxInFlight: 2}
+	const message = requestBytes
+	cfg.Auth, cfg.Logger, cfg.Limits = edge.Auth{Clients: file}, nil, Limits{MaxInFlight: 2, MaxMessage: message}
 	l := newLedger()
 	l.wait = make(chan struct{})
 	s := startCollector(t, cfg, l, "")
@@ -135,23 +136,56 @@ func TestInFlight(t *testing.T) {
 	for n := range uint64(10) {
 		go func() { errs <- push("a", n+1) }()
 	}
-	for range 8 { // two of them wait for the disk
+	for range 7 { // three of them wait for the disk, and hold most of the bytes of two messages
 		if err := <-errs; connect.CodeOf(err) != connect.CodeResourceExhausted {
 			t.Errorf("%v, want resource exhausted", err)
 		}
 	}
 	go func() { errs <- push("b", 1) }()
-	for l.written == nil || func() int { l.mu.Lock(); defer l.mu.Unlock(); return l.blocks }() < 3 {
-		time.Sleep(time.Millisecond)
-	}
+	wait(t, "all that are not refused are written", func() bool { return l.taken() == 4 })
 	close(l.wait)
-	for range 3 {
+	for range 4 {
 		if err := <-errs; err != nil {
 			t.Error(err)
 		}
 	}
-	if n := s.Stats().Total.Refused[ReasonInFlight]; n != 8 {
-		t.Errorf("%d refused, want 8", n)
+	if n := s.Stats().Total.Refused[ReasonInFlight]; n != 7 {
+		t.Errorf("%d refused, want 7", n)
+	}
+}
+
+// TestManyWaitForDisk: many hosts may share a credential. Requests that wait for the disk leave the exporter's only turn to
+// others, and hold few bytes.
+func TestManyWaitForDisk(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.Logger, cfg.Limits = nil, Limits{MaxInFlight: 1}
+	l := newLedger()
+	l.wait = make(chan struct{})
+	s := startCollector(t, cfg, l, "")
+	const hosts = 100
+	errs := make(chan error, hosts)
+	for n := range uint64(hosts) {
+		m := validRequest(t, n+1)
+		go func() {
+			_, err := pushTo(t, s, m)
+			errs <- err
+		}()
+	}
+	wait(t, "all are written", func() bool { return l.taken() == hosts })
+	e := s.exporter("tester", &s.limits)
+	wait(t, "all wait", func() bool { return len(e.working) == 0 })
+	if n := e.held.Load(); n != hosts*(requestBytes+itemBytes+keptBytes) || s.buffered.Load() != n {
+		t.Errorf("they hold %d bytes, of %d in all, want %d", n, s.buffered.Load(), hosts*(requestBytes+itemBytes+keptBytes))
+	}
+	close(l.wait)
+	for range hosts {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	wait(t, "nothing is held", func() bool { return e.held.Load() == 0 && s.buffered.Load() == 0 })
+	if st := s.Stats().Total; st.StoredItems != hosts || st.Refused != (Counts{}).Refused {
+		t.Errorf("%+v, want %d stored and none refused", st, hosts)
 	}
 }
 
@@ -186,6 +220,113 @@ func TestStreamsAndExporters(t *testing.T) {
 	}
 	if st := s.Stats(); st.Forgotten != 2 || st.Total.StoredItems != 3 || len(st.Exporters) != 2 {
 		t.Errorf("%+v, want the counts of those that were forgotten kept", st)
+	}
+}
+
+// TestManyDescriptions: hosts that share a credential know different groups. The collector remembers the description of each
+// stream.
+func TestManyDescriptions(t *testing.T) {
+	cfg := testConfig(t)
+	const hosts = maxKnown + minDescribed + 1
+	cfg.Logger, cfg.Limits = nil, Limits{MaxStreams: hosts, RequestRate: 1e6}
+	s := startCollector(t, cfg, newLedger(), "")
+	for round := range uint64(2) {
+		for i := range hosts {
+			d := testDescription()
+			name := fmt.Sprintf("10.0.%d.0/24", i)
+			d.Groups = append(d.Groups, fabric.Group{ID: fabric.GroupIDOf(name), Name: name})
+			m := validRequest(t, round+1)
+			m.Descriptions = nil
+			if round == 0 {
+				m.Descriptions = append(m.Descriptions, d.toWire())
+			}
+			m.Blocks[0].Stream, m.Blocks[0].Description = fmt.Sprint("host", i), d.toWire().GetId()
+			if got := outcomeOf(t, s, m); got != wire.Outcome_OUTCOME_STORED {
+				t.Errorf("round %d, host %d: %s", round, i, got)
+			}
+		}
+	}
+}
+
+// TestStreamsGiveWay: at the limit, a new stream takes the place of one that has ended or is silent, and of no other. A
+// late block of that one is the same rows again.
+func TestStreamsGiveWay(t *testing.T) {
+	cfg, clock, l := testConfig(t), newClock(), newLedger()
+	cfg.Logger, cfg.Now, cfg.Limits = nil, clock.now, Limits{MaxStreams: 2}
+	s := startCollector(t, cfg, l, "")
+	const stored, refused = wire.Outcome_OUTCOME_STORED, wire.Outcome_OUTCOME_STREAMS
+	for i, step := range []struct {
+		after       time.Duration
+		stream      string
+		seq         uint64
+		end, future bool
+		want        wire.Outcome
+	}{
+		{stream: "eth0", seq: 1, want: stored},
+		{stream: "eth9", seq: 1, future: true, want: wire.Outcome_OUTCOME_FUTURE}, // takes no place
+		{stream: "eth1", seq: 1, want: stored},
+		{stream: "eth2", seq: 1, want: refused},
+		{stream: "eth0", end: true, want: stored},
+		{stream: "eth2", seq: 1, want: stored},
+		{stream: "eth0", seq: 1, want: refused},
+		{stream: "eth1", end: true, want: stored},
+		{stream: "eth1", seq: 2, want: stored}, // under another configuration
+		{stream: "eth0", seq: 1, want: refused},
+		{after: streamSilence - time.Second, stream: "eth2", seq: 2, want: stored},
+		{stream: "eth0", seq: 1, want: refused},
+		{after: time.Second, stream: "eth0", seq: 1, want: stored}, // instead of eth1
+		{stream: "eth0", seq: 1, want: wire.Outcome_OUTCOME_REPEAT},
+		{stream: "eth2", seq: 1, want: wire.Outcome_OUTCOME_REPEAT},
+		{stream: "eth1", seq: 2, want: refused},
+	} {
+		clock.add(step.after)
+		m := validRequest(t, step.seq)
+		b := m.GetBlocks()[0]
+		b.Stream = step.stream
+		if step.future {
+			b.WindowStartNs += int64(time.Hour)
+		}
+		if step.end {
+			m.Blocks, m.Records = nil, []*wire.Record{{
+				Stream: b.GetStream(), Incarnation: b.GetIncarnation(), Epoch: b.GetEpoch(), Description: b.GetDescription(),
+				What: &wire.Record_End{End: &wire.End{}},
+			}}
+		}
+		if got := outcomeOf(t, s, m); got != step.want {
+			t.Errorf("step %d, %+v: %s", i, step, got)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.owners) != 2 || len(s.exporters["tester"].streams) != 2 || l.changed || l.wrong != nil {
+		t.Errorf("%d producers and %d streams are remembered, want 2; %v", len(s.owners), len(s.exporters["tester"].streams), l.wrong)
+	}
+}
+
+// TestBusyStreamsStay: a stream with an item at work gives way to no other.
+func TestBusyStreamsStay(t *testing.T) {
+	e, now := newExporter("host1", &Limits{MaxStreams: 1}), time.Now()
+	busy := &item{at: blockID{producer: 1, incarnation: 1, seq: 1}}
+	for _, step := range []struct {
+		at       blockID
+		finished bool
+		gone     int
+		ok       bool
+	}{
+		{at: busy.at, ok: true},
+		{at: blockID{2, 1, 1}},
+		{at: blockID{2, 1, 1}, finished: true, gone: 1, ok: true},
+	} {
+		if step.finished {
+			e.finish(busy, true)
+		}
+		if _, gone, ok := e.enter(step.at, now); len(gone) != step.gone || ok != step.ok {
+			t.Errorf("%+v: %d gave way, %t", step, len(gone), ok)
+		}
+		now = now.Add(streamSilence)
+	}
+	if e.unannounced(busy.at, 1) { // a record of it may still be at work
+		t.Error("a stream that gave way is announced")
 	}
 }
 

@@ -238,7 +238,7 @@ func TestObservationsAcrossReload(t *testing.T) {
 			push := func(ctx context.Context, m *wire.Observations) (wire.Outcome, error) {
 				e := s.exporter("tester", s.admitted.Load().of("tester"))
 				defer e.inFlight.Add(-1)
-				answer, err := s.take(ctx, &call{exporter: e, release: func() {}}, &wire.PushRequest{Observations: []*wire.Observations{proto.CloneOf(m)}})
+				answer, err := s.take(ctx, callOfTest(e), &wire.PushRequest{Observations: []*wire.Observations{proto.CloneOf(m)}})
 				if err != nil {
 					return 0, err
 				}

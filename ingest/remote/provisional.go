@@ -97,15 +97,6 @@ func (p *push) checkStream(it *item, description uint64) verdict {
 	if v := p.checkDescribed(it, description); v != toStore {
 		return v
 	}
-	if v := p.own(it, Producer); v != toStore {
-		return v
-	}
-	state, ok := p.e.meet(it.at, p.e.limits.Load().MaxStreams)
-	switch {
-	case !ok:
-		return verdict{outcome: wire.Outcome_OUTCOME_STREAMS}
-	case state == seqStale:
-		return verdict{outcome: wire.Outcome_OUTCOME_STALE}
-	}
-	return toStore
+	it.at.seq = 0 // whatever the exporter says
+	return p.meet(it, Producer)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/csigscope/csigscope/ingest/edge"
 	"github.com/csigscope/csigscope/ingest/wire"
@@ -74,6 +75,9 @@ func (s *Server) take(ctx context.Context, c *call, m *wire.PushRequest) (*wire.
 		p.items[i].drop()
 	}
 	observed()
+	if err == nil {
+		s.rest(c, p.waiting())
+	}
 	if p.written > 0 {
 		if err != nil {
 			p.refuseUnstored(ctx, ReasonSink, err)
@@ -213,6 +217,17 @@ func (p *push) write(ctx context.Context, c *call) error {
 	return p.writeItems(ctx, begin)
 }
 
+// waiting returns the bytes that the items hold when their rows are in the sink.
+func (p *push) waiting() (n int64) {
+	for _, it := range p.items {
+		n += itemBytes + keptBytes*int64(len(it.kept))
+		if it.record != nil {
+			n += int64(proto.Size(it.record))
+		}
+	}
+	return n
+}
+
 // leave makes the exporter send items again.
 func leave(list []*item) {
 	for _, it := range list {
@@ -269,6 +284,9 @@ func (p *push) finish(durable bool) {
 		countUp(&c.observed, it.observed)
 		switch it.outcome {
 		case wire.Outcome_OUTCOME_STORED:
+			if it.record.GetEnd() != nil {
+				p.e.end(it.at, it.epoch)
+			}
 			c.stored.Add(1)
 			c.storedRows.Add(it.rows)
 			countUp(&c.storedObservations, it.observed)

@@ -118,14 +118,8 @@ func (p *push) checkRecord(it *item, m *wire.Record) verdict {
 	if v := p.checkDescribed(it, m.GetDescription()); v != toStore {
 		return v
 	}
-	if v := p.own(it, Producer); v != toStore {
+	if v := p.meet(it, Producer); v != toStore {
 		return v
-	}
-	switch state, ok := p.e.meet(it.at, p.e.limits.Load().MaxStreams); {
-	case !ok:
-		return verdict{outcome: wire.Outcome_OUTCOME_STREAMS}
-	case state == seqStale:
-		return verdict{outcome: wire.Outcome_OUTCOME_STALE}
 	}
 	if m.GetBegin() != nil {
 		p.begun.add(p.run(it))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -27,7 +28,10 @@ const retryAfter = "retry-after-ms"
 // call is one request at the collector.
 type call struct {
 	exporter *exporter
+	body     *bytes.Buffer
+	bytes    int64  // that it holds: its body, later its items that wait for the disk
 	release  func() // gives the decoding token back
+	leave    func() // lets the exporter's next request work
 	decoded  bool
 }
 
@@ -86,21 +90,18 @@ func unauthenticated(err error) error {
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, e *exporter) error {
-	if int(e.inFlight.Load()) > e.limits.Load().MaxInFlight {
-		s.refuse(e, ReasonInFlight)
-		return later(time.Second, e.ownLimit(ReasonInFlight))
+	c := &call{exporter: e}
+	defer s.hold(c, 0)
+	most := int64(s.limits.MaxMessage)
+	if r.ContentLength >= 0 {
+		most = min(most, r.ContentLength)
+	}
+	if why, ok := s.hold(c, requestBytes+most); !ok {
+		s.refuse(e, why)
+		return later(time.Second+rand.N(time.Second), e.ownLimit(why)) // not all at once again
 	}
 	if err := s.spend(e, e.requests, 1, ReasonRequestRate); err != nil {
 		return err
-	}
-	weight := int64(s.limits.MaxMessage)
-	if r.ContentLength >= 0 {
-		weight = min(weight, r.ContentLength)
-	}
-	defer s.buffered.Add(-weight)
-	if s.buffered.Add(weight) > int64(s.limits.MaxBuffered) {
-		s.refuse(e, ReasonBuffered)
-		return later(time.Second, "")
 	}
 	body, _ := s.bodies.Get().(*bytes.Buffer)
 	if body == nil {
@@ -111,14 +112,23 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, e *exporter) erro
 	if err := s.readBody(w, r, e, body); err != nil {
 		return err
 	}
+	c.body = body
+	s.hold(c, requestBytes+int64(body.Len()))
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer cancel()
-	select {
-	case s.decoding <- struct{}{}:
-	case <-ctx.Done():
+	var ok bool
+	if c.leave, ok = takeToken(ctx, e.working); !ok {
+		why := ReasonInFlight
+		if r.Context().Err() != nil {
+			why = ReasonLeft
+		}
+		s.refuse(e, why)
 		return connect.NewError(connect.CodeUnavailable, errBusy)
 	}
-	c := &call{exporter: e, release: sync.OnceFunc(func() { <-s.decoding })}
+	defer c.leave()
+	if c.release, ok = takeToken(ctx, s.decoding); !ok {
+		return connect.NewError(connect.CodeUnavailable, errBusy)
+	}
 	defer c.release()
 	// A credential may be revoked during a slow request.
 	if peer, err := s.edge.Identify(r); err != nil || peer.Name != e.name {
@@ -131,10 +141,55 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, e *exporter) erro
 	if !c.decoded {
 		s.refuse(e, reasonOfAnswer(watched), slog.String("address", r.RemoteAddr), slog.Int("status", watched.Status))
 	}
+	s.reuse(body)
+	return nil
+}
+
+// takeToken waits for a token, and returns a function that gives it back.
+func takeToken(ctx context.Context, tokens chan struct{}) (back func(), ok bool) {
+	select {
+	case tokens <- struct{}{}:
+		return sync.OnceFunc(func() { <-tokens }), true
+	case <-ctx.Done():
+		return nil, false
+	}
+}
+
+// hold sets the number of bytes that a request holds. If its exporter's requests, or all, would hold too
+// many, it changes nothing and returns the reason.
+func (s *Server) hold(c *call, n int64) (why Reason, ok bool) {
+	e, more := c.exporter, n-c.bytes
+	if most := int64(e.limits.Load().MaxInFlight) * int64(requestBytes+s.limits.MaxMessage); e.held.Add(more) > most && more > 0 {
+		e.held.Add(-more)
+		return ReasonInFlight, false
+	}
+	if s.buffered.Add(more) > int64(s.limits.MaxBuffered) && more > 0 {
+		e.held.Add(-more)
+		s.buffered.Add(-more)
+		return ReasonBuffered, false
+	}
+	c.bytes = n
+	return 0, true
+}
+
+// rest lets the exporter's next request work while this one waits for the disk with n bytes of items.
+// Without room for them it counts as working.
+func (s *Server) rest(c *call, n int64) {
+	if _, ok := s.hold(c, requestBytes+n); !ok {
+		return
+	}
+	c.body.Reset()
+	body := bytes.NewBuffer(c.body.Bytes())
+	*c.body = bytes.Buffer{} // the protocol's library may look for more
+	s.reuse(body)
+	c.leave()
+}
+
+// reuse keeps the memory of a body for another request.
+func (s *Server) reuse(body *bytes.Buffer) {
 	if body.Cap() <= s.limits.MaxMessage {
 		s.bodies.Put(body)
 	}
-	return nil
 }
 
 // readBody reads a request within limits of time and size.
@@ -188,7 +243,7 @@ func (e *exporter) ownLimit(r Reason) string {
 	}
 	switch r {
 	case ReasonInFlight:
-		return "the requests of this exporter at a time"
+		return "the size of all requests of this exporter at a time"
 	case ReasonRequestRate:
 		return "the rate of this exporter (requests in collect.ingest)"
 	case ReasonByteRate:

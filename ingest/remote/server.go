@@ -201,16 +201,33 @@ func (s *Server) forget() bool {
 	return true
 }
 
-// owns reports whether a producer belongs to the exporter, and claims a free one for it.
-func (s *Server) owns(e *exporter, producer uint64) bool {
+// enter is exporter.enter for an item whose producer is the exporter's own or free. Each stream of an
+// exporter has an entry in owners. An outcome other than OUTCOME_STORED refuses the item, or says that
+// its number is taken.
+func (s *Server) enter(e *exporter, at blockID) wire.Outcome {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	owner, taken := s.owners[producer]
-	if !taken && e.owned < e.limits.Load().MaxStreams {
-		s.owners[producer] = e.name
-		e.owned++
+	if owner, taken := s.owners[at.producer]; taken && owner != e.name {
+		return wire.Outcome_OUTCOME_FOREIGN
 	}
-	return !taken || owner == e.name
+	state, gone, ok := e.enter(at, s.now())
+	for _, producer := range gone {
+		delete(s.owners, producer)
+	}
+	if !ok {
+		return wire.Outcome_OUTCOME_STREAMS
+	}
+	s.owners[at.producer] = e.name
+	switch state {
+	case seqStale:
+		return wire.Outcome_OUTCOME_STALE
+	case seqRepeat:
+		return wire.Outcome_OUTCOME_REPEAT
+	case seqBusy:
+		return wire.Outcome_OUTCOME_UNSPECIFIED
+	default:
+		return wire.Outcome_OUTCOME_STORED
+	}
 }
 
 // ExporterStats holds the outcomes of one exporter's items.

@@ -83,7 +83,7 @@ type Limits struct {
 	Rows        Quantity `yaml:"rows,omitempty" range:"6554.." default:"50000" help:"rows per second; 10 s of rows and of bytes have room for the largest message"`
 	WindowRows  Quantity `yaml:"window_rows,omitempty" default:"20000" help:"rows of a stream's window that keep their own keys; further rows are added up in overflow rows"`
 	WindowFlows Quantity `yaml:"window_flows,omitempty" default:"10000" help:"the same for rows of flows"`
-	Streams     Quantity `yaml:"streams,omitempty" default:"64" help:"streams: one for each ring of each interface, and each that a transport pushes"`
+	Streams     Quantity `yaml:"streams,omitempty" default:"64" help:"streams: one for each ring of each interface, and each that a transport pushes. A stream that has ended, or was silent for 5 minutes, makes room for a new one"`
 }
 
 func (l *Limits) limits() remote.Limits {
