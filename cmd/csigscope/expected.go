@@ -173,7 +173,8 @@ func (c *collector) down(began time.Time, silent []table.Producer) []string {
 		}
 	}
 	if c.server != nil && c.log.sharing == nil { // in a fleet, exporters may have switched to another collector
-		for _, e := range c.server.Stats().Exporters {
+		st := c.server.Stats()
+		for _, e := range slices.Concat(st.Exporters, st.Removed) {
 			gone[e.Name] = time.Since(began) > heardWithin && time.Since(e.Last) > heardWithin
 		}
 	}

@@ -41,7 +41,7 @@ func NewIngest(read func() Ingest) *Collector {
 	c := new(Collector)
 	named := new(first)
 	refused := c.counter("ingest_refused_total", "Requests, connections, names and items refused, and findings of items that were taken. The README of ingest explains the reasons.", "reason")
-	exporters := c.gauge("ingest_exporters", "Known exporters: configured, or seen.")
+	exporters := c.gauge("ingest_exporters", "Exporters that may send: configured, or seen.")
 	remembered := c.gauge("ingest_names", "Groups and locations that exporters described and that the collector remembers.")
 	forgotten := c.counter("ingest_names_forgotten_total", "Names that the collector forgot to make room for others: if an exporter describes one again, that costs a query of the store.")
 	last := c.gauge("exporter_last_seen_timestamp_seconds", "Time of the exporter's last request, 0 for a configured one without a request yet; the earliest for other.", "exporter")

@@ -262,6 +262,52 @@ func TestRevoked(t *testing.T) {
 	}
 }
 
+// TestRemovedExporters: an exporter or a peer that is removed from the token file or the list is not expected any more. What
+// it sent still counts.
+func TestRemovedExporters(t *testing.T) {
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	line := func(name string) string { return edgetest.TokenLine(name, "", "secret-of-"+name, "") }
+	edgetest.WriteTokens(t, tokens, line("host1"), line("host2"), line("host3"))
+	cfg, clock := testConfig(t), newClock()
+	cfg.Auth, cfg.Now, cfg.Logger = edge.Auth{Clients: tokens}, clock.now, nil
+	s := startCollector(t, cfg, newLedger(), "")
+	for _, name := range []string{"host1", "host2"} {
+		if _, err := pushWith(t, s, name, validRequest(t, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.peer("collector2", &s.limits)
+	names := func(list []ExporterStats) (text string) {
+		for _, e := range list {
+			text += e.Name + " "
+		}
+		return text
+	}
+	for _, step := range []struct {
+		tokens                    []string
+		admission                 Admission
+		exporters, removed, peers string
+	}{
+		{nil, Admission{Peers: []string{"collector2"}}, "host1 host2 host3 ", "", "collector2 "},
+		{nil, Admission{}, "host1 host2 host3 ", "", ""},
+		{nil, Admission{Permits: []Permit{{Name: "host2"}}}, "host2 ", "host1 ", ""},
+		{[]string{line("host2")}, Admission{}, "host2 ", "host1 ", ""},
+		{[]string{line("host1")}, Admission{}, "host1 ", "host2 ", ""},
+	} {
+		if step.tokens != nil {
+			edgetest.WriteTokens(t, tokens, step.tokens...)
+			clock.add(2 * time.Second)
+		}
+		if err := s.Use(step.admission, nil); err != nil {
+			t.Fatal(err)
+		}
+		st := s.Stats()
+		if names(st.Exporters) != step.exporters || names(st.Removed) != step.removed || names(st.Peers) != step.peers || st.Total.StoredItems != 2 {
+			t.Errorf("%+v: exporters %s, removed %s, peers %s, %d items stored, want 2", step, names(st.Exporters), names(st.Removed), names(st.Peers), st.Total.StoredItems)
+		}
+	}
+}
+
 // TestForeignOrigin: on loopback, requests under a foreign host name are refused, and
 // everywhere those of a web page; both are counted.
 func TestForeignOrigin(t *testing.T) {

@@ -242,10 +242,11 @@ type ExporterStats struct {
 
 // ServerStats is a snapshot of a collector's counters.
 type ServerStats struct {
-	Total           Counts // of all exporters, including forgotten ones
-	Unauthenticated Counts // of unidentified clients: only Refused
-	Exporters       []ExporterStats
-	Peers           []ExporterStats // collectors that share their windows; not in Total
+	Total           Counts          // of all exporters, including removed and forgotten ones
+	Unauthenticated Counts          // of unidentified clients: only Refused
+	Exporters       []ExporterStats // that may send
+	Removed         []ExporterStats // that sent, and may no longer
+	Peers           []ExporterStats // collectors that may share their windows; not in Total
 	Forgotten       uint64
 	// Names is the number of cached groups and locations of exporters, ForgottenNames that of
 	// evicted ones. An evicted name that returns is passed to the directory again.
@@ -265,17 +266,27 @@ func (s *Server) Stats() ServerStats {
 	st.Names, st.ForgottenNames = len(s.names.names.entries), s.names.names.evicted
 	s.names.mu.Unlock()
 	now, came := s.now(), make(map[string]bool, len(list))
+	in, tokens := s.admitted.Load(), s.edge.Names()
+	tokenOf := map[string]bool{s.cfg.Auth.Anonymous.Name: true}
+	for _, name := range tokens {
+		tokenOf[name] = true
+	}
 	for _, e := range list {
 		one := e.stats(now)
 		st.Total.Merge(&one.Counts)
+		if in.of(e.name) == nil || s.cfg.Auth.TLS.CA == "" && !tokenOf[e.name] { // with an authority, it may have a certificate
+			st.Removed = append(st.Removed, one)
+			continue
+		}
 		st.Exporters = append(st.Exporters, one)
 		came[e.name] = true
 	}
-	in := s.admitted.Load()
 	for _, e := range peers {
-		st.Peers = append(st.Peers, e.stats(now))
+		if slices.Contains(in.peers, e.name) {
+			st.Peers = append(st.Peers, e.stats(now))
+		}
 	}
-	for _, name := range slices.Concat(in.named, s.edge.Names()) {
+	for _, name := range slices.Concat(in.named, tokens) {
 		if !came[name] && in.of(name) != nil {
 			st.Exporters = append(st.Exporters, ExporterStats{Name: name})
 			came[name] = true
