@@ -115,7 +115,7 @@ func (l *lane) change(ctx context.Context, plan *Plan, to SessionTap) error {
 
 // mark returns the progress of the lane, at a time of the worker's source.
 func (l *lane) mark(at int64, closed bool) Mark {
-	return Mark{Name: l.Name, Ring: l.ring, Of: l.of, Session: l.session, Source: l.source, At: at, Closed: closed}
+	return Mark{Name: l.Name, Ring: l.ring, Of: l.of, Session: l.session, Source: l.source, At: at, Behind: l.Behind, Closed: closed}
 }
 
 // snapshot returns the counts of the lane for a round. The shard's watermark follows the clock and so
@@ -172,6 +172,8 @@ type Mark struct {
 	Source      aggregate.Source
 	// At is the time (Unix ns) up to which the ring has processed frames; 0 before the first.
 	At int64
+	// Behind is how far the windows lag: those that are due by this time before At are closed.
+	Behind time.Duration `json:",omitempty"`
 	// Closed reports that all of its windows are closed: none was open at At.
 	Closed bool
 }

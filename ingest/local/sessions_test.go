@@ -11,6 +11,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/ingest/local"
+	journals "github.com/csigscope/csigscope/ingest/local/journal"
 )
 
 // mirrored is a ticking source of sessions: frame n of a batch belongs to session n.
@@ -216,6 +217,44 @@ func sessionClocks(t *testing.T) {
 		if r.Session == "a" && (r.Counts.Late > 0 || r.Counts.Deltas > 0) {
 			t.Errorf("%+v", r.Counts)
 		}
+	}
+}
+
+// TestSessionMarks: the windows of a session whose clock is behind are stored, or the marks of each round show that they are
+// open.
+func TestSessionMarks(t *testing.T) { synctest.Test(t, sessionMarks) }
+
+func sessionMarks(t *testing.T) {
+	j, m := newJournal(t), mirror("a")
+	m.behind = 500 * time.Millisecond
+	plan := tapsPlan(t, mirrorTap(m, 1, ""))
+	plan.Resolutions = []time.Duration{time.Second}
+	rounds := 0
+	j.onCommit = func() error { // marks are those of the round before
+		until := map[uint64]int64{} // ends of the latest stored windows
+		for k, b := range j.stored {
+			until[k.producer] = max(until[k.producer], b.WindowStart+b.Resolution)
+		}
+		for _, mark := range j.saved {
+			end := until[mark.Source.Producer]
+			for _, g := range journals.OpenWindows(&mark, &plan.Settings) {
+				if rounds++; end > 0 && g.From.UnixNano() > end {
+					t.Errorf("%s is stored until %s, and its open windows begin at %s", mark.Name, time.Unix(0, end), g.From)
+				}
+			}
+		}
+		return nil
+	}
+	p, err := local.New(config(j), plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := contextWithStop(t)
+	wait := start(ctx, t, p)
+	time.Sleep(6 * time.Second)
+	stop()
+	if err := wait(); err != nil || rounds == 0 {
+		t.Errorf("%d marks, %v", rounds, err)
 	}
 }
 

@@ -300,7 +300,7 @@ func (w *worker) answer(ctx context.Context, o *command) error {
 			return err
 		}
 	}
-	w.sendSnapshot(&snapshot{})
+	w.sendSnapshot(&snapshot{}, at)
 	return nil
 }
 
@@ -342,11 +342,11 @@ func (w *worker) change(ctx context.Context, o *command) error {
 	return nil
 }
 
-// sendSnapshot completes the snapshot and sends it.
-func (w *worker) sendSnapshot(c *snapshot) {
+// sendSnapshot completes the snapshot and sends it. The lanes have advanced to the time.
+func (w *worker) sendSnapshot(c *snapshot, at int64) {
 	c.blocks = w.pending.take()
 	for _, l := range w.lanes {
-		c.marks, c.stats = append(c.marks, l.mark(w.at(), w.ending)), append(c.stats, l.snapshot(w.p.cfg.Now(), w.eof || w.ending))
+		c.marks, c.stats = append(c.marks, l.mark(at, w.ending)), append(c.stats, l.snapshot(w.p.cfg.Now(), w.eof || w.ending))
 	}
 	w.answers <- c
 }
@@ -373,7 +373,7 @@ func (w *worker) end(ctx context.Context, batch *capture.Batch, within time.Dura
 			return err
 		}
 	}
-	w.sendSnapshot(c)
+	w.sendSnapshot(c, w.at())
 	return nil
 }
 

@@ -197,12 +197,13 @@ func OpenWindows(m *local.Mark, windows *window.Settings) (list []store.Gap) {
 		return nil
 	}
 	at := time.Unix(0, m.At)
+	closed := at.Add(-m.Behind)
 	for _, r := range windows.Resolutions {
 		if r == time.Minute && slices.Contains(windows.Resolutions, time.Second) {
 			continue
 		}
 		list = append(list, store.Gap{
-			Source: m.Source, From: at.Add(-windows.LatenessOf(r)).Truncate(r), To: at, Reason: store.GapOpen, Resolution: r,
+			Source: m.Source, From: closed.Add(-windows.LatenessOf(r)).Truncate(r), To: at, Reason: store.GapOpen, Resolution: r,
 		})
 	}
 	return list

@@ -63,7 +63,7 @@ func TestResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	marks := []local.Mark{
-		{Name: "leaf", Source: block.Source, At: opened.Add(time.Minute).UnixNano()},
+		{Name: "leaf", Source: block.Source, At: opened.Add(time.Minute).UnixNano(), Behind: time.Second},
 		{Name: "quiet", Source: aggregate.Source{Producer: 2, Incarnation: 2, Epoch: 3}},
 		{Name: "ended", Source: aggregate.Source{Producer: 3, Incarnation: 2, Epoch: 3}, At: opened.Add(time.Second).UnixNano(), Closed: true},
 	}
@@ -122,6 +122,10 @@ func TestOpenWindows(t *testing.T) {
 	got := OpenWindows(&local.Mark{At: at.UnixNano()}, &window.Settings{Resolutions: []time.Duration{time.Second, time.Minute}})
 	if len(got) != 1 || !got[0].From.Equal(time.Unix(1_699_999_998, 0)) || !got[0].To.Equal(at) || got[0].Resolution != time.Second || got[0].Reason != store.GapOpen {
 		t.Errorf("got %+v", got)
+	}
+	got = OpenWindows(&local.Mark{At: at.UnixNano(), Behind: 600 * time.Millisecond}, &window.Settings{Resolutions: []time.Duration{time.Second}})
+	if len(got) != 1 || !got[0].From.Equal(time.Unix(1_699_999_997, 0)) || !got[0].To.Equal(at) {
+		t.Errorf("of a session that is behind: %+v", got)
 	}
 	got = OpenWindows(&local.Mark{At: at.UnixNano()}, &window.Settings{Resolutions: []time.Duration{time.Minute}})
 	if len(got) != 1 || !got[0].From.Equal(at.Add(-2*time.Minute).Truncate(time.Minute)) || got[0].Resolution != time.Minute {
