@@ -38,6 +38,19 @@ func (s *Shard) Flush(ctx context.Context) error {
 	return nil
 }
 
+// Restart closes every window, as Flush does, and forgets the watermark: the tap's clock was set back, and
+// observations would be late until it has caught up.
+func (s *Shard) Restart(ctx context.Context) error {
+	if err := s.Flush(ctx); err != nil {
+		return err
+	}
+	limit := s.clock.limit
+	s.clock.init(&s.cfg)
+	s.clock.limit = limit
+	s.forgetStarts()
+	return nil
+}
+
 // closeDue closes the windows that are due at the time, the finest first, so that a coarse window
 // includes all of its parts.
 func (s *Shard) closeDue(ctx context.Context, ns int64) error {

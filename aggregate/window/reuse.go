@@ -29,9 +29,7 @@ func (s *Shard) Reset(source aggregate.Source, seqBase uint64) error {
 		s.repeats.forget()
 	}
 	s.witness.forget()
-	for i := range s.levels {
-		s.levels[i].first, s.levels[i].announced = -1, 0
-	}
+	s.forgetStarts()
 	s.compactAt = min(s.cfg.MaxSeries, minCompactAt)
 	s.series.nextLife()
 	// Leftovers are bounded: a life holds its own budget of series and at most half a budget of
@@ -40,6 +38,13 @@ func (s *Shard) Reset(source aggregate.Source, seqBase uint64) error {
 		s.forgetSeries()
 	}
 	return nil
+}
+
+// forgetStarts makes the levels begin again, at any time.
+func (s *Shard) forgetStarts() {
+	for i := range s.levels {
+		s.levels[i].first, s.levels[i].announced = -1, 0
+	}
 }
 
 // forgetSeries forgets all series. No window may be open.

@@ -260,6 +260,15 @@ func (l *Stream) Flush(ctx context.Context) error {
 	return l.shard.Flush(ctx)
 }
 
+// Restart adds all pending observations, closes all windows and forgets the watermark, as Shard.Restart
+// does.
+func (l *Stream) Restart(ctx context.Context) error {
+	if err := l.Pass(ctx); err != nil || l.shard == nil {
+		return err
+	}
+	return l.shard.Restart(ctx)
+}
+
 // Shard returns the stream's shard; nil if its frames cannot be read.
 func (l *Stream) Shard() *Shard { return l.shard }
 

@@ -19,7 +19,7 @@ const maxQuarantine = 64
 // or a wrong timestamp, and then it must not close every open window and make everything after it
 // late. Later observations decide, so such observations wait: they are accepted once there are
 // maxQuarantine of them, once time comes near them, or at Flush if nothing contradicted them. An
-// observation from long before them contradicts them, and they are rejected: time does not go back.
+// observation from long before them contradicts them, and they are rejected: time goes back only at a Restart.
 // For the same reason, the very first observation waits for the second.
 type watermark struct {
 	now     int64

@@ -283,6 +283,34 @@ func TestRejectAfter(t *testing.T) {
 	}
 }
 
+// TestRestart: after a restart, windows of earlier times close as the first ones did, their rows have numbers of their own,
+// and the limit still holds.
+func TestRestart(t *testing.T) {
+	var sink collector
+	s := newShard(t, window.Config{Tap: window.Tap{Tags: true}, Resolutions: []time.Duration{time.Second}}, &sink)
+	s.RejectAfter(benchStart + int64(time.Hour))
+	for range 2 {
+		for _, o := range []time.Duration{0, 1, 2 * time.Hour, time.Second, 10 * time.Second, 11 * time.Second, 12 * time.Second} {
+			if err := s.Add(t.Context(), []decode.Observation{at(o)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Restart(t.Context()); err != nil || s.Watermark() != 0 {
+			t.Fatalf("watermark %d, %v", s.Watermark(), err)
+		}
+	}
+	if c := s.Counts(); c.Stored != 12 || c.Late+c.Deltas != 0 || c.Rejected[aggregate.RejectFuture] != 2 {
+		t.Errorf("counts %+v, want 12 stored, none late and 2 from the future", c)
+	}
+	seqs := map[uint64]bool{}
+	for _, b := range sink.blocks {
+		seqs[b.Seq] = true
+	}
+	if len(sink.blocks) != 10 || len(seqs) != 10 {
+		t.Errorf("%d blocks with %d numbers, want 10", len(sink.blocks), len(seqs))
+	}
+}
+
 type failingSink struct{ err error }
 
 func (f failingSink) WriteBlock(context.Context, *aggregate.Block) error { return f.err }

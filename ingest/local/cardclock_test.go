@@ -2,9 +2,11 @@ package local_test
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,6 +97,64 @@ func TestCardClocks(t *testing.T) {
 				}
 				if strings.Contains(log.String(), "before it had read all") {
 					t.Errorf("the end waited for times that the card never shows:\n%s", log.String())
+				}
+			})
+		})
+	}
+}
+
+// stepped is a tap of a host whose clock is set back.
+type stepped struct {
+	*ticking
+	back *atomic.Int64
+}
+
+func (s *stepped) now() time.Time { return time.Now().Add(-time.Duration(s.back.Load())) }
+
+func (s *stepped) ReadBatch(b *capture.Batch) error {
+	err := s.ticking.ReadBatch(b)
+	for i := range b.N {
+		b.Frames[i].TimeNS = s.now().UnixNano()
+	}
+	return err
+}
+
+func (s *stepped) LowWatermark() int64 { return s.now().UnixNano() }
+
+// TestClockSetBack: windows close by the host's clock after it was set back, also those of a tap that is idle since then.
+// Rows of seconds that come twice add up.
+func TestClockSetBack(t *testing.T) {
+	for _, test := range []struct {
+		by   time.Duration
+		idle bool
+	}{{time.Second, false}, {3 * time.Second, false}, {10 * time.Second, false}, {time.Minute, false}, {10 * time.Minute, false}, {time.Minute, true}} {
+		t.Run(fmt.Sprintf("%s, idle %t", test.by, test.idle), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j, a := newJournal(t), &stepped{tick(), new(atomic.Int64)}
+				cfg := config(j)
+				cfg.Interval, cfg.Now = 100*time.Millisecond, a.now
+				p, err := local.New(cfg, tapsPlan(t, tapOf("a", 0, a)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := contextWithStop(t)
+				wait := start(ctx, t, p)
+				time.Sleep(8 * time.Second)
+				a.silent.Store(test.idle)
+				a.back.Store(int64(test.by))
+				time.Sleep(5 * time.Second)
+				given := a.n.Load() // lateness is 2 s, and the tap gives frames for some time more
+				time.Sleep(4 * time.Second)
+				if got := j.total(time.Second); got < uint64(given) {
+					t.Errorf("%d observations are in closed windows of 1 s, %d frames came up to 4s ago", got, given)
+				}
+				stop()
+				if err := wait(); err != nil {
+					t.Fatal(err)
+				}
+				conserved(t, p.Stats())
+				if c := p.Stats().Counts(); c.In != uint64(a.n.Load()) || c.Stored != c.In || j.total(time.Second) != c.In || j.total(time.Minute) != c.In {
+					t.Errorf("%d frames came, %d are stored in seconds and %d in minutes: %d late, %v rejected", a.n.Load(), j.total(time.Second), j.total(time.Minute), c.Late, c.Rejected)
 				}
 			})
 		})

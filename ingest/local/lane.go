@@ -113,6 +113,12 @@ func (l *lane) change(ctx context.Context, plan *Plan, to SessionTap) error {
 	return nil
 }
 
+// restart closes all windows and begins again after its clock was set back.
+func (l *lane) restart(ctx context.Context) error {
+	l.wrote, l.due = l.source, 0
+	return l.stream.Restart(ctx)
+}
+
 // mark returns the progress of the lane, at a time of the worker's source.
 func (l *lane) mark(at int64, closed bool) Mark {
 	return Mark{Name: l.Name, Ring: l.ring, Of: l.of, Session: l.session, Source: l.source, At: at, Behind: l.Behind, Closed: closed}

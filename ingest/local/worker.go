@@ -30,6 +30,7 @@ type worker struct {
 	pending     pendingBlocks
 
 	last   int64 // reception time of the last frame
+	limit  int64 // Unix ns: later times are implausible
 	quiet  int64 // Source.LowWatermark; 0 while frames arrive
 	eof    bool  // no more frames will arrive
 	ending bool  // has read its last frame
@@ -178,6 +179,9 @@ func (w *worker) take(ctx context.Context, batch *capture.Batch) error {
 		w.send(ctx, e)
 		return nil
 	}
+	if err := w.follow(ctx); err != nil {
+		return err
+	}
 	if w.counter != nil {
 		return w.takeCounts(ctx, batch)
 	}
@@ -192,7 +196,6 @@ func (w *worker) take(ctx context.Context, batch *capture.Batch) error {
 // takeCounts adds the frames that a counting source delivered, and then its counts.
 func (w *worker) takeCounts(ctx context.Context, batch *capture.Batch) error {
 	if batch.N > 0 {
-		w.lanes[0].stream.RejectAfter(w.p.cfg.Now().Add(aggregate.MaxAhead).UnixNano())
 		if err := w.lanes[0].add(ctx, w.after(batch.Frames[:batch.N])); err != nil {
 			return err
 		}
@@ -211,10 +214,6 @@ func (w *worker) takeCounts(ctx context.Context, batch *capture.Batch) error {
 
 // takeFrames adds a batch of frames to their lanes.
 func (w *worker) takeFrames(ctx context.Context, batch *capture.Batch) error {
-	limit := w.p.cfg.Now().Add(aggregate.MaxAhead).UnixNano()
-	for _, l := range w.lanes {
-		l.stream.RejectAfter(limit)
-	}
 	frames := batch.Frames[:batch.N]
 	frames = w.after(frames)
 	if w.sessions != nil {
@@ -228,6 +227,31 @@ func (w *worker) takeFrames(ctx context.Context, batch *capture.Batch) error {
 		return err
 	}
 	return w.advance(ctx)
+}
+
+// follow makes the lanes reject implausible times of the frames to come, and restarts lanes whose clock was set back.
+func (w *worker) follow(ctx context.Context) error {
+	now := w.p.cfg.Now().UnixNano()
+	limit, ahead := now+int64(aggregate.MaxAhead), w.tap.Source.Ahead()
+	setBack := limit < w.limit
+	w.limit = limit
+	for _, l := range w.lanes {
+		if setBack {
+			if err := l.stream.Pass(ctx); err != nil {
+				return err
+			}
+		}
+		l.stream.RejectAfter(limit)
+		back := l.stream.Shard().Watermark() - now - ahead
+		if back <= 2*int64(aggregate.MaxAhead) {
+			continue
+		}
+		w.p.cfg.Logger.Warn("the clock of a tap was set back: its windows begin again", slog.String("tap", l.Name), slog.Int("ring", w.ring), slog.Duration("by", time.Duration(back)))
+		if err := l.restart(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // advance advances lanes with windows that have ended or closed by their clocks, and requests a
