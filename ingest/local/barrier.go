@@ -73,7 +73,14 @@ func (p *Pipeline) collect(ctx context.Context) error {
 			p.poll(w)
 		}
 	}
-	p.workers = slices.DeleteFunc(p.workers, func(w *worker) bool { return w.gone })
+	p.workers = slices.DeleteFunc(p.workers, func(w *worker) bool {
+		if w.gone {
+			p.earlier.add(w.stats)
+		}
+		return w.gone
+	})
+	rings := p.earlier.with(p.workers)
+	p.count(func(s *Stats) { s.Rings = rings })
 	return errors.Join(failed...)
 }
 
@@ -93,18 +100,13 @@ func (p *Pipeline) poll(w *worker) {
 // accept processes a worker's snapshot.
 func (p *Pipeline) accept(w *worker, c *snapshot) {
 	w.asked, w.late, w.gone = false, false, c.last
-	w.saved, w.through = c.marks, c.through
+	w.saved, w.stats, w.through = c.marks, c.stats, c.through
 	for _, b := range c.blocks {
 		p.failed = errors.Join(p.failed, p.cfg.Journal.WriteBlock(context.Background(), b))
 	}
 	if c.last && p.finishing {
 		p.left = append(p.left, w.saved...)
 	}
-	p.count(func(s *Stats) {
-		for i := range c.stats {
-			s.set(&c.stats[i])
-		}
-	})
 }
 
 // commit makes the collected blocks durable, with the latest marks.

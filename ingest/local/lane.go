@@ -34,7 +34,7 @@ type lane struct {
 	seen   uint64    // observations as of the last snapshot
 	heard  int64     // RingStats.Observed
 	due    int64     // next end or close of a window in live views, by the lane's clock
-	before RingStats // RingStats of an earlier ring of this name
+	before RingStats // of an earlier ring of this name, whose findings continue
 }
 
 // open makes the stream of the lane.
@@ -130,13 +130,9 @@ func (l *lane) snapshot(at time.Time, ended bool) RingStats {
 	shard := l.stream.Shard()
 	s := RingStats{
 		Ended: ended, Cut: at, Name: l.Name, Ring: l.ring, Of: l.of, Session: l.session, Source: l.source, Wrote: l.wrote,
-		Tally: l.before.Tally, Decoded: l.before.Decoded, Counts: l.before.Counts,
-		StateBytes: shard.StateBytes(), LastFrame: l.before.LastFrame, Findings: l.stream.Findings(),
+		Tally: *l.stream.Tally(), Decoded: l.stream.Decoded(), Counts: l.stream.Counts(),
+		StateBytes: shard.StateBytes(), Findings: l.stream.Findings(),
 	}
-	s.Merge(l.stream.Tally())
-	decoded, counts := l.stream.Decoded(), l.stream.Counts()
-	s.Decoded.Add(&decoded)
-	s.Counts.Merge(&counts)
 	if l.last > 0 {
 		s.LastFrame = time.Unix(0, l.last)
 	}

@@ -55,11 +55,22 @@ type Source interface {
 type Counter interface {
 	// Count sets the settings and the place under which the source counts from now on. It is called before
 	// the first ReadBatch, and again when they change. It returns the counts that were not read yet; in
-	// the first call those since the source was opened, under the settings of that time.
+	// the first call those since the source was opened, under the settings of that time. Where another source
+	// replaces this one or is replaced by it, it is also called without a change, for exact counts: the goroutine
+	// of the source that ends then calls both.
 	Count(*window.Settings, window.Tap) (Counts, error)
 	// ReadCounts returns the counts since the last call, often none. Of a Counter, LowWatermark also holds
 	// after a batch with frames: packets received before it have been counted or delivered.
 	ReadCounts() (Counts, error)
+}
+
+// Successor is an optional interface of a Counter that can replace another one without a packet between them.
+type Successor interface {
+	Counter
+	// Succeed makes the source count from the moment on at which the other one stops, and returns the last counts of that
+	// one; it forgets the counts of its own until then. Afterwards the other source still delivers frames. Succeed reports
+	// false, and changes nothing, if it cannot replace the other one.
+	Succeed(Counter) (last Counts, ok bool, err error)
 }
 
 // Counts holds the observations that a Counter has counted. It is valid until the next call of the Counter.
@@ -148,6 +159,7 @@ type Pipeline struct {
 
 	workers []*worker
 	left    []Mark     // marks of ended rings, for the gaps of the next process
+	earlier ledger     // counters of workers that have ended
 	events  chan event // from workers to the coordinator
 	reloads chan reload
 	closed  chan struct{} // holds one if a round is requested

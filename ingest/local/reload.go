@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
+	"time"
 )
 
 // ErrEnded is returned by Reload after Run.
@@ -76,6 +78,7 @@ func (p *Pipeline) reload(ctx context.Context, running *sync.WaitGroup, r *reloa
 	}
 	leaving, begin := p.change(r.plan)
 	err := p.barrier(ctx)
+	err = errors.Join(err, closeCuts(leaving))
 	if err == nil {
 		err = p.startAll(ctx, running, begin, leaving)
 	} else {
@@ -103,24 +106,173 @@ func (p *Pipeline) change(to *Plan) (leaving []*worker, begin []*Ring) {
 			w.next.plan, w.next.tap, w.planned = to, *t, t.Tap
 		}
 	}
+	within := p.cfg.BarrierTimeout * 3 / 4 // or the barrier continues without it
 	for _, w := range p.workers {
 		if !kept[w] && !w.leaving {
-			w.leave(p.cfg.BarrierTimeout * 3 / 4) // or the barrier continues without it
+			w.leave(within)
 			leaving = append(leaving, w)
 		}
 	}
 	p.plan = to
+	p.cutTaps(leaving, begin, within/2)
 	return leaving, begin
 }
 
-// until returns the time up to which an ending ring has all frames; the ring that replaces it
-// must not count them again. It is a frame's time, not the system clock's, since network cards
-// have their own clocks.
-func until(leaving []*worker, k ringID) int64 {
-	for _, w := range leaving {
-		if w.ringID == k && w.gone {
-			return w.through + 1
+// A cut is the time at which a tap goes from the rings that end to those that replace them: all of them have the
+// frames around it. The rings that end agree on it, so that none of them has counted a later frame. So each frame
+// counts once, whatever the numbers of rings before and after.
+type cut struct {
+	now  func() time.Time
+	wait time.Duration // for rings that do not join
+	plan *Plan
+	next *Ring // of the tap in the plan, with a source
+
+	mu    sync.Mutex
+	rings int           // that have not joined
+	last  int64         // latest frame that any of them has counted
+	ahead int64         // highest Source.Ahead of those that have counted one
+	at    int64         // Unix ns, by the clock of the frames, once done is closed
+	by    int64         // the same by the system clock: earlier frames were received before it
+	done  chan struct{} // closed with the cut; until then, only the holder of mu uses the source of next
+}
+
+// cutTaps gives a cut to the leaving rings of each tap that continues with other rings.
+func (p *Pipeline) cutTaps(leaving []*worker, begin []*Ring, wait time.Duration) {
+	cuts := make(map[string]*cut)
+	for _, t := range begin {
+		if n := ringsOf(leaving, t.Name); n > 0 && cuts[t.Name] == nil {
+			cuts[t.Name] = &cut{now: p.cfg.Now, wait: wait, plan: p.plan, next: t, rings: n, done: make(chan struct{})}
 		}
 	}
-	return 0
+	for _, w := range leaving {
+		if c := cuts[w.name]; c != nil {
+			w.cut.Store(c)
+		}
+	}
+}
+
+func ringsOf(workers []*worker, tap string) (n int) {
+	for _, w := range workers {
+		if w.name == tap {
+			n++
+		}
+	}
+	return n
+}
+
+// join waits for the cut, with a ring that has counted no frame after it. It returns the last counts of a counting
+// source, which is the only ring of its tap; none if the cut was made without it.
+func (c *cut) join(ctx context.Context, w *worker) (last Counts, err error) {
+	if last, err = c.vote(w); err != nil {
+		return last, err
+	}
+	timeout := time.NewTimer(c.wait)
+	defer timeout.Stop()
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+	case <-timeout.C:
+	}
+	return last, c.close()
+}
+
+// vote counts a ring that joins; the last one makes the cut.
+func (c *cut) vote(w *worker) (last Counts, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.made() {
+		if w.counter != nil {
+			w.p.cfg.Logger.Warn("the last packets of a replaced tap are lost: it did not hand over its counts in time", slog.String("tap", w.name))
+		}
+		return last, nil
+	}
+	if ahead := w.tap.Source.Ahead(); w.last > 0 {
+		if c.last == 0 {
+			c.ahead = ahead
+		}
+		c.last, c.ahead = max(c.last, w.last), max(c.ahead, ahead)
+	}
+	if c.rings--; c.rings == 0 {
+		return c.make(w)
+	}
+	return last, nil
+}
+
+// close makes the cut without the rings that have not joined, unless it is made.
+func (c *cut) close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.made() {
+		return nil
+	}
+	_, err := c.make(nil)
+	return err
+}
+
+func (c *cut) made() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// make makes the cut: a source that counts, of the ring w unless it is nil or of the next one, stops or begins here.
+func (c *cut) make(w *worker) (last Counts, err error) {
+	defer close(c.done)
+	c.at = max(c.last, c.now().UnixNano()+c.ahead)
+	c.by = c.at - c.ahead
+	next, _ := c.next.Source.(Counter)
+	if w != nil && w.counter != nil {
+		if s, is := next.(Successor); is {
+			var ok bool
+			if last, ok, err = s.Succeed(w.counter); ok || err != nil {
+				return last, err
+			}
+		}
+		if last, err = w.counter.Count(&w.plan.Settings, w.tap.Tap); err != nil {
+			return last, err
+		}
+	}
+	if next != nil {
+		_, err = next.Count(&c.plan.Settings, c.next.Tap)
+	}
+	return last, err
+}
+
+// closeCuts makes all cuts, so that sources of the plan are the pipeline's again.
+func closeCuts(leaving []*worker) (err error) {
+	for _, w := range leaving {
+		if c := w.cut.Load(); c != nil {
+			err = errors.Join(err, c.close())
+		}
+	}
+	return err
+}
+
+// begin returns the time of the first frame of a ring: the rings that it replaces have the earlier ones. Those that
+// ended before the cut left frames to the ring of their number, if the tap has as many rings as before. It is a
+// frame's time, not the system clock's, since network cards have their own clocks.
+func begin(t *Ring, rings []*Ring, leaving []*worker) (from int64) {
+	same := ringsOf(leaving, t.Name)
+	for _, r := range rings {
+		if r.Name == t.Name {
+			same--
+		}
+	}
+	for _, w := range leaving {
+		if w.name != t.Name {
+			continue
+		}
+		through := w.through
+		if !w.gone {
+			through = w.cut.Load().at
+		}
+		if same == 0 && w.ring == t.Ring {
+			return through + 1
+		}
+		from = max(from, through+1)
+	}
+	return from
 }

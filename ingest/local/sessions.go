@@ -63,7 +63,6 @@ func (w *worker) newLane(session string) (*lane, error) {
 	}
 	l.source = aggregate.Source{Producer: Producer(w.p.cfg.Instance, l.Name), Incarnation: w.incarnation}
 	l.before = w.p.ring(ringID{l.Name, l.ring})
-	l.seen = l.before.Counts.In
 	if err := l.open(w.plan); err != nil {
 		return nil, err
 	}

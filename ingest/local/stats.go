@@ -1,6 +1,8 @@
 package local
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -71,15 +73,51 @@ func (p *Pipeline) ring(k ringID) RingStats {
 	return RingStats{}
 }
 
-// set replaces the counters of a ring.
-func (s *Stats) set(r *RingStats) {
-	for i := range s.Rings {
-		if s.Rings[i].Name == r.Name && s.Rings[i].Ring == r.Ring {
-			s.Rings[i] = *r
-			return
-		}
+// A ledger sums up the counters of rings over the workers that a ring has one after the other. After a
+// reload it may have two for a time.
+type ledger struct {
+	rings []RingStats
+	of    map[ringID]int // index in rings
+}
+
+// add adds the counters of a worker.
+func (l *ledger) add(list []RingStats) {
+	if l.of == nil {
+		l.of = make(map[ringID]int)
 	}
-	s.Rings = append(s.Rings, *r)
+	for i := range list {
+		r := &list[i]
+		if at, ok := l.of[ringID{r.Name, r.Ring}]; ok {
+			l.rings[at].add(r)
+			continue
+		}
+		l.of[ringID{r.Name, r.Ring}] = len(l.rings)
+		l.rings = append(l.rings, *r)
+	}
+}
+
+// with returns the sums with the counters of running workers, too.
+func (l *ledger) with(workers []*worker) []RingStats {
+	sum := ledger{slices.Clone(l.rings), maps.Clone(l.of)}
+	for _, w := range workers {
+		sum.add(w.stats)
+	}
+	return sum.rings
+}
+
+// add adds the counters of another worker of the ring. All but the counters is the newer worker's.
+func (s *RingStats) add(o *RingStats) {
+	sum, older := *o, *s
+	if o.Source.Incarnation < s.Source.Incarnation {
+		sum, older = older, sum
+	}
+	sum.Merge(&older.Tally)
+	sum.Decoded.Add(&older.Decoded)
+	sum.Counts.Merge(&older.Counts)
+	if sum.LastFrame.IsZero() {
+		sum.LastFrame = older.LastFrame
+	}
+	*s = sum
 }
 
 // Counts returns the sum over all rings.

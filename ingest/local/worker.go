@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -34,24 +36,29 @@ type worker struct {
 	quiet  int64 // Source.LowWatermark; 0 while frames arrive
 	eof    bool  // no more frames will arrive
 	ending bool  // has read its last frame
-	from   int64 // Unix ns: another worker counted the frames before it
+	from   int64 // time of frames, Unix ns: another worker counted the frames before it
+	// stop is the time of frames (Unix ns) after which another worker counts them, and stopBy the system time by which the
+	// earlier ones were received; 0 before the cut.
+	stop, stopBy int64
 
-	commands chan command   // at most one, until it is answered
-	answers  chan *snapshot // at most one
+	commands chan command        // at most one, until it is answered
+	answers  chan *snapshot      // at most one
+	cut      atomic.Pointer[cut] // set before the command that ends a replaced ring, which may be too busy to take it
 	coordinated
 }
 
 // coordinated is the coordinator's state of a worker.
 type coordinated struct {
-	planned window.Tap // the tap's, in the latest plan
-	next    command    // for the next barrier
-	asked   bool       // an answer is pending
-	late    bool       // a barrier continued without that answer
-	saved   []Mark     // marks of the last snapshot
-	through int64      // with the final snapshot: it has all frames up to then
-	leaving bool       // was told to end
-	ended   bool       // no more frames will arrive
-	gone    bool       // will not answer again
+	planned window.Tap  // the tap's, in the latest plan
+	next    command     // for the next barrier
+	asked   bool        // an answer is pending
+	late    bool        // a barrier continued without that answer
+	saved   []Mark      // marks of the last snapshot
+	stats   []RingStats // counters of the last snapshot
+	through int64       // with the final snapshot: it has all frames up to then
+	leaving bool        // was told to end
+	ended   bool        // no more frames will arrive
+	gone    bool        // will not answer again
 }
 
 // A command requests a snapshot between two batches.
@@ -70,7 +77,7 @@ type snapshot struct {
 	blocks []*aggregate.Block
 	last   bool
 
-	through int64 // with last: reception time of the last frame, by its clock
+	through int64 // with last: it has all frames up to this time of theirs
 }
 
 // event notifies the coordinator about a worker.
@@ -99,14 +106,13 @@ func (p *Pipeline) newWorker(t *Ring, incarnation uint64) (*worker, error) {
 	return w, nil
 }
 
-// beginCounts adds the counts of a source since it was opened, unless another worker has counted
-// these packets.
+// beginCounts adds the counts of a source since it was opened, or since the cut.
 func (w *worker) beginCounts(ctx context.Context) error {
 	if w.counter == nil {
 		return nil
 	}
 	counts, err := w.counter.Count(&w.plan.Settings, w.tap.Tap)
-	if err != nil || w.from > 0 {
+	if err != nil {
 		return err
 	}
 	return w.lanes[0].addCounts(ctx, &counts)
@@ -179,6 +185,9 @@ func (w *worker) take(ctx context.Context, batch *capture.Batch) error {
 		w.send(ctx, e)
 		return nil
 	}
+	if err := w.joinCut(ctx); err != nil {
+		return err
+	}
 	if err := w.follow(ctx); err != nil {
 		return err
 	}
@@ -196,16 +205,18 @@ func (w *worker) take(ctx context.Context, batch *capture.Batch) error {
 // takeCounts adds the frames that a counting source delivered, and then its counts.
 func (w *worker) takeCounts(ctx context.Context, batch *capture.Batch) error {
 	if batch.N > 0 {
-		if err := w.lanes[0].add(ctx, w.after(batch.Frames[:batch.N])); err != nil {
+		if err := w.lanes[0].add(ctx, w.own(batch.Frames[:batch.N])); err != nil {
 			return err
 		}
 	}
-	counts, err := w.counter.ReadCounts()
-	if err != nil {
-		return err
-	}
-	if err := w.lanes[0].addCounts(ctx, &counts); err != nil {
-		return err
+	if w.stop == 0 {
+		counts, err := w.counter.ReadCounts()
+		if err != nil {
+			return err
+		}
+		if err := w.lanes[0].addCounts(ctx, &counts); err != nil {
+			return err
+		}
 	}
 	w.quiet = w.tap.Source.LowWatermark()
 	w.last = w.quiet
@@ -215,15 +226,14 @@ func (w *worker) takeCounts(ctx context.Context, batch *capture.Batch) error {
 // takeFrames adds a batch of frames to their lanes.
 func (w *worker) takeFrames(ctx context.Context, batch *capture.Batch) error {
 	frames := batch.Frames[:batch.N]
-	frames = w.after(frames)
 	if w.sessions != nil {
-		if err := w.split(ctx, frames); err != nil {
+		if err := w.split(ctx, w.own(frames)); err != nil {
 			return err
 		}
 		return w.advance(ctx)
 	}
-	w.last = batch.Frames[batch.N-1].TimeNS
-	if err := w.lanes[0].add(ctx, frames); err != nil {
+	w.last = frames[batch.N-1].TimeNS
+	if err := w.lanes[0].add(ctx, w.own(frames)); err != nil {
 		return err
 	}
 	return w.advance(ctx)
@@ -279,16 +289,35 @@ func (w *worker) advance(ctx context.Context) error {
 // maxOverlap is the longest time during which a ring and its replacement may both have frames.
 const maxOverlap = 10 * time.Second
 
-// after drops the frames that the replaced ring has: the first ones, up to the time at which it
-// ended. Much earlier times come from a clock that was set back.
-func (w *worker) after(frames []capture.Frame) []capture.Frame {
+// own drops the frames that a replaced ring has, which are the first ones, up to the time at which it
+// ended, and those that a replacing ring has. Much earlier times come from a clock that was set back.
+func (w *worker) own(frames []capture.Frame) []capture.Frame {
 	for len(frames) > 0 && frames[0].TimeNS < w.from && w.from-frames[0].TimeNS <= int64(maxOverlap) {
 		frames = frames[1:]
 	}
 	if len(frames) > 0 {
 		w.from = 0
 	}
-	return frames
+	if w.stop == 0 || w.sessions != nil { // sessions have times of other clocks, and their address has one reader
+		return frames
+	}
+	return slices.DeleteFunc(frames, func(f capture.Frame) bool { return f.TimeNS > w.stop })
+}
+
+// joinCut agrees on the cut once the ring is replaced. A counting source then has its last counts.
+func (w *worker) joinCut(ctx context.Context) (err error) {
+	c := w.cut.Load()
+	if c == nil || w.stop > 0 {
+		return nil
+	}
+	var last Counts
+	if last, err = c.join(ctx, w); err != nil {
+		return err
+	}
+	if w.stop, w.stopBy = c.at, c.by; w.counter == nil {
+		return nil
+	}
+	return w.lanes[0].addCounts(ctx, &last)
 }
 
 // wait waits for a command once no more frames will arrive. ended reports that it was the last
@@ -375,12 +404,15 @@ func (w *worker) sendSnapshot(c *snapshot, at int64) {
 	w.answers <- c
 }
 
-// end takes the frames captured before the command, closes all windows and sends the final
-// snapshot.
+// end takes the frames captured before the command, or up to the cut, closes all windows and sends
+// the final snapshot.
 func (w *worker) end(ctx context.Context, batch *capture.Batch, within time.Duration) error {
 	ordered := w.p.cfg.Now()
 	stop := ordered.UnixNano()
-	for !w.eof && w.last-w.tap.Source.Ahead() < stop && w.quiet < stop && ctx.Err() == nil {
+	if err := w.joinCut(ctx); err != nil {
+		return err
+	}
+	for !w.eof && !w.delivered(stop) && ctx.Err() == nil {
 		if w.p.cfg.Now().Sub(ordered) > within {
 			w.p.cfg.Logger.Warn("a tap ended before it had read all captured frames",
 				slog.String("tap", w.name), slog.Int("ring", w.ring), slog.Duration("behind", time.Duration(stop-w.last)))
@@ -391,6 +423,9 @@ func (w *worker) end(ctx context.Context, batch *capture.Batch, within time.Dura
 		}
 	}
 	c := &snapshot{last: true, through: min(w.last, w.now())}
+	if w.stop > 0 && (w.delivered(stop) || c.through > w.stop) {
+		c.through = w.stop
+	}
 	w.last, w.quiet, w.ending = max(w.last, stop+w.tap.Source.Ahead()), 0, true
 	for _, l := range w.lanes {
 		if err := l.close(ctx); err != nil {
@@ -399,6 +434,16 @@ func (w *worker) end(ctx context.Context, batch *capture.Batch, within time.Dura
 	}
 	w.sendSnapshot(c, w.at())
 	return nil
+}
+
+// delivered reports whether the source has delivered all frames up to the cut; without one, those received
+// before a time (Unix ns, system clock).
+func (w *worker) delivered(received int64) bool {
+	at, by := received+w.tap.Source.Ahead(), received
+	if w.stop > 0 {
+		at, by = w.stop, w.stopBy
+	}
+	return w.last > at || w.quiet >= by
 }
 
 // pendingBlocks is the sink of a worker's shards: it keeps closed blocks until the next barrier.

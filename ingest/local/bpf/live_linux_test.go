@@ -480,6 +480,37 @@ func TestReload(t *testing.T) {
 	t.Logf("%d packets, %d reloads", sent, reloads())
 }
 
+// TestReplace: while packets come, the source of a tap is replaced by one that captures in another way. Each packet is counted
+// once.
+func TestReplace(t *testing.T) {
+	if !livetest.InNamespaceOfRoot(t) {
+		return
+	}
+	livetest.MakeLink(t)
+	frames, s := emitted(t, "quickstart", csig.Compact, 3000)
+	kernel := read(t, s, taps.ByKernel, false)
+	var running sync.WaitGroup
+	sent := 0
+	ctx, stop := context.WithCancel(t.Context())
+	running.Go(func() {
+		sender := livetest.NewSender(t, livetest.SendEnd)
+		for ctx.Err() == nil {
+			sender.Send(frames...)
+			sent += len(frames)
+		}
+	})
+	for i := range reloads() {
+		kernel.reload(s, i%2 == 0)
+	}
+	stop()
+	running.Wait()
+	kernel.end()
+	if got, want := kernel.pipeline.Stats().Counts().In, uint64(sent/len(frames)*observations(t, &s, frames)); got != want {
+		t.Errorf("%d observations were counted, %d sent", got, want)
+	}
+	t.Logf("%d packets, %d reloads", sent, reloads())
+}
+
 // observations is how many tags and reflections are in frames.
 func observations(t *testing.T, s *window.Settings, frames [][]byte) (n int) {
 	t.Helper()

@@ -28,6 +28,8 @@ type Source struct {
 	link    link.Link
 	index   int // number of the interface that the program is attached to
 
+	settings window.Settings // of counter, and its tap
+	at       window.Tap
 	next     time.Time     // time of the next reading
 	lateness time.Duration // of the finest windows
 	looked   time.Time     // time of the last check of the interface
@@ -100,6 +102,9 @@ func (s *Source) Count(settings *window.Settings, at window.Tap) (last local.Cou
 		return last, err
 	}
 	old := s.counter
+	if old != nil && s.at == at && s.settings.Equal(settings) {
+		return s.drain(old)
+	}
 	next, err := newCounter(settings, at, s.cfg.Keys, s.cfg.snap(), old)
 	if err != nil {
 		return last, fmt.Errorf("count on %q: %w", s.cfg.Interface, err)
@@ -107,6 +112,7 @@ func (s *Source) Count(settings *window.Settings, at window.Tap) (last local.Cou
 	if err := s.exchange(next); err != nil {
 		return last, errors.Join(err, next.close())
 	}
+	s.settings, s.at = *settings, at
 	s.counter, s.lateness = next, settings.LatenessOf(settings.Finest())
 	s.next = s.after(time.Now())
 	if s.cfg.Odd {
@@ -117,6 +123,25 @@ func (s *Source) Count(settings *window.Settings, at window.Tap) (last local.Cou
 	}
 	last, drained := s.drain(old)
 	return last, errors.Join(err, drained, old.close())
+}
+
+// Succeed implements local.Successor for another Source of the same interface: its program is exchanged for that of s, so
+// each packet runs through exactly one of them.
+func (s *Source) Succeed(before local.Counter) (last local.Counts, ok bool, err error) {
+	old, ok := before.(*Source)
+	if !ok || !s.attached || !old.attached || s.index != old.index {
+		return last, false, nil
+	}
+	s.detach()
+	if _, err := s.drain(s.counter); err != nil {
+		return last, true, err
+	}
+	if err := old.link.Update(s.counter.program); err != nil {
+		return last, true, fmt.Errorf("count on %q: exchange program: %w", s.cfg.Interface, err)
+	}
+	s.link, s.attached, old.attached = old.link, true, false
+	last, err = old.drain(old.counter)
+	return last, true, err
 }
 
 // exchange attaches the program of a counter in place of the previous one; each packet runs through exactly one of them. If
