@@ -206,7 +206,7 @@ func TestReplacedTap(t *testing.T) {
 				time.Sleep(700 * time.Millisecond)
 				next := test.after(c)
 				time.Sleep(100 * time.Millisecond)
-				if err := p.Reload(ctx, tapsPlan(t, next...)); err != nil {
+				if err := p.Reload(ctx, tapsPlan(t, next...), nil); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(700 * time.Millisecond)
@@ -247,7 +247,7 @@ func TestReplacedLate(t *testing.T) {
 				time.Sleep(500 * time.Millisecond)
 				old[0].hang.Store(true)
 				time.Sleep(100 * time.Millisecond)
-				if err := p.Reload(ctx, tapsPlan(t, ringsOf(c.rings(rings.after, 0))...)); err != nil {
+				if err := p.Reload(ctx, tapsPlan(t, ringsOf(c.rings(rings.after, 0))...), nil); err != nil {
 					t.Fatal(err)
 				}
 				latest, packets := p.Stats().Counts().In, map[int]uint64{}
@@ -302,7 +302,7 @@ func replacedCounterLate(t *testing.T) {
 	time.Sleep(500 * time.Millisecond)
 	old.hang.Store(true)
 	time.Sleep(100 * time.Millisecond)
-	if err := p.Reload(ctx, tapsPlan(t, tapOf("a", 0, &succeeding{counting: c.counter()}))); err != nil {
+	if err := p.Reload(ctx, tapsPlan(t, tapOf("a", 0, &succeeding{counting: c.counter()})), nil); err != nil {
 		t.Fatal(err)
 	}
 	c.mu.Lock()
