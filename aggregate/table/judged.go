@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // histories judges windows, cell by cell. A Memory's publishing lock guards it.
@@ -119,14 +118,6 @@ func (w *Window) Verdict(k aggregate.CellKey) aggregate.Verdict {
 		return aggregate.Verdict{}
 	}
 	return w.Rows.judged.windows[len(w.Rows.judged.windows)-1][k].Verdict
-}
-
-// Locations returns the locations of the window's rows, as in Rows.Locations. They belong to the
-// window.
-func (w *Window) Locations(s csig.Signal) []aggregate.LocationStats {
-	type key csig.Signal
-	list, _ := w.Memo.Get(key(s), func() any { return w.Rows.Locations(s, nil) }).([]aggregate.LocationStats)
-	return list
 }
 
 // mergedJudgement returns the judgement of the rows of several windows.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -38,6 +39,57 @@ func write(t *testing.T, m aggregate.Sink, blocks ...*aggregate.Block) {
 
 // unjudged leaves out the verdicts on windows, which tables do not have.
 var unjudged = cmpopts.IgnoreFields(aggregate.CellStats{}, "Verdict", "State", "JudgedWindows", "CongestedWindows")
+
+// TestPartsOfARange: windows as parts of a range use the kinds of observations that cells have in the whole
+// range. Tags that are too old do not count beside reflections that are not.
+func TestPartsOfARange(t *testing.T) {
+	const tag, reflection = uint8(decode.Tag), uint8(decode.Reflection)
+	for name, tt := range map[string]struct {
+		kinds [][]uint8 // of a cell's rows, second by second
+		want  []decode.Kind
+	}{
+		"tags only":               {[][]uint8{{tag}, {}, {tag}}, []decode.Kind{decode.Tag, 0, decode.Tag}},
+		"reflections only":        {[][]uint8{{reflection}, {reflection}}, []decode.Kind{decode.Reflection, decode.Reflection}},
+		"reflections of later":    {[][]uint8{{tag}, {tag}, {reflection}}, []decode.Kind{decode.Tag, decode.Tag, 0}},
+		"both at once":            {[][]uint8{{reflection}, {tag, reflection}}, []decode.Kind{0, decode.Tag}},
+		"tags are too old":        {[][]uint8{{tag}, {tag, reflection}, {}, {}, {reflection}}, []decode.Kind{0, decode.Reflection, 0, 0, decode.Reflection}},
+		"both are too old":        {[][]uint8{{tag}, {reflection}, {}, {}, {}, {}}, []decode.Kind{decode.Tag, 0, 0, 0, 0, 0}},
+		"reflections are too old": {[][]uint8{{reflection}, {}, {}, {}, {tag}}, []decode.Kind{0, 0, 0, 0, decode.Tag}},
+	} {
+		now := begin
+		m := table.NewMemory(table.MemoryOptions{Now: func() time.Time { return now }})
+		for second, kinds := range tt.kinds {
+			now = begin.Add(time.Duration(second+1) * time.Second)
+			write(t, m, block(1, second, 40)) // other cells
+			for _, kind := range kinds {
+				b := block(2+uint64(kind), second, 1)
+				b.Kind = slices.Repeat([]uint8{kind}, b.Len())
+				b.SrcGroup, b.DstGroup = slices.Repeat([]uint64{7}, b.Len()), slices.Repeat([]uint64{8}, b.Len())
+				write(t, m, b)
+			}
+			m.Publish()
+		}
+		s := m.State()
+		whole := table.Merge(s.Windows).Without(s.Old(s.Windows))
+		for second, w := range s.Windows {
+			part := w.Within(whole)
+			find := func(cells []aggregate.CellStats) (kind decode.Kind) {
+				for _, c := range cells {
+					if c.Src == 7 {
+						kind = c.Kind
+					}
+				}
+				return kind
+			}
+			if got := find(part.Cells(csig.MaxDelay)); got != tt.want[second] {
+				t.Errorf("%s: the cell has kind %d in window %d, want %d", name, got, second, tt.want[second])
+			}
+			if same := find(w.Cells(csig.MaxDelay)) == tt.want[second]; same != (part == w) {
+				t.Errorf("%s: window %d is copied %t, although its kinds are the same %t", name, second, part != w, same)
+			}
+		}
+	}
+}
 
 // TestSameAsTable: windows hold the same as a Table of the same blocks, alone and merged.
 func TestSameAsTable(t *testing.T) {

@@ -162,6 +162,27 @@ func (w *Window) Cells(s csig.Signal) []aggregate.CellStats {
 	return list
 }
 
+// Locations returns the locations of the window's rows, as in Rows.Locations. They belong to the
+// window.
+func (w *Window) Locations(s csig.Signal) []aggregate.LocationStats {
+	type key csig.Signal
+	list, _ := w.Memo.Get(key(s), func() any { return w.Rows.Locations(s, nil) }).([]aggregate.LocationStats)
+	return list
+}
+
+// Within returns the window as a part of whole, a sum that includes it, as in Rows.Within: the window
+// itself if its cells use the same kinds of observations alone.
+func (w *Window) Within(whole Rows) *Window {
+	part := *w
+	part.Rows, part.Memo = w.Rows.Within(whole), NewMemo()
+	for i := range w.Rows.rows.cells {
+		if k := w.Rows.rows.cells[i].cell; part.Rows.takes(k) != w.Rows.takes(k) {
+			return &part
+		}
+	}
+	return w
+}
+
 // warm computes the cells that most clients need, in advance.
 func (w *Window) warm() {
 	for _, s := range w.Signals() {

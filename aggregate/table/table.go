@@ -116,7 +116,7 @@ func sum[T any](parts []T, of func(T) Rows) Rows {
 type Rows struct {
 	rows   *tableRows
 	most   int
-	whole  *tableRows // decides which cells have tags; nil: rows
+	whole  *Rows // decides the kind of each cell; nil: the rows themselves
 	left   map[aggregate.CellKey]bool
 	judged *judgement   // nil: judged as one window
 	later  []*tableRows // of the later half of the range
@@ -129,9 +129,9 @@ func (r Rows) Without(cells map[aggregate.CellKey]bool) Rows {
 }
 
 // Within returns the same rows as a part of whole: each cell uses the kind of observations that it uses
-// in whole, so that the parts of a range add up to the range.
+// in whole, so that the parts of a range add up to the range. Cells that whole leaves out stay.
 func (r Rows) Within(whole Rows) Rows {
-	r.whole = whole.rows
+	r.whole = &whole
 	return r
 }
 
@@ -264,7 +264,7 @@ func CellLocations(windows []*Window, sig csig.Signal, later int64, without map[
 func (r Rows) CellLocations(sig csig.Signal) []aggregate.CellLocation {
 	var list []aggregate.CellLocation
 	for k, sums := range r.rows.all {
-		if k.cell.Signal == sig && !r.left[k.cell] && (k.cell.Kind != decode.Reflection || !r.tagged(k.cell)) {
+		if k.cell.Signal == sig && r.takes(k.cell) {
 			list = append(list, aggregate.CellLocation{CellID: k.cell.ID(), Location: k.key, Sums: *sums})
 		}
 	}
@@ -279,7 +279,7 @@ func (r Rows) chosen(sig csig.Signal, level func(aggregate.LocationID) aggregate
 	var total aggregate.Sums
 	for i := range r.rows.cells {
 		c := &r.rows.cells[i]
-		if c.cell.Signal != sig || r.left[c.cell] || c.cell.Kind == decode.Reflection && r.tagged(c.cell) {
+		if c.cell.Signal != sig || !r.takes(c.cell) {
 			continue
 		}
 		total, at = aggregate.Sums{}, at[:0]
@@ -295,11 +295,26 @@ func (r Rows) chosen(sig csig.Signal, level func(aggregate.LocationID) aggregate
 	}
 }
 
-// tagged reports whether a cell has tags.
-func (r Rows) tagged(k aggregate.CellKey) bool {
-	k.Kind = decode.Tag
-	_, ok := cmp.Or(r.whole, r.rows).index[k]
-	return ok && !r.left[k]
+// takes reports whether the observations of that kind belong to the rows' cell: its tags if there are
+// any, else its reflections. Tags that are left out do not count beside reflections that are not.
+func (r Rows) takes(k aggregate.CellKey) bool {
+	whole := &r
+	if r.whole != nil {
+		whole = r.whole
+	}
+	switch {
+	case r.left[k]:
+		return false
+	case k.Kind != decode.Reflection && !whole.left[k]:
+		return true
+	}
+	tags, reflections := k, k
+	tags.Kind, reflections.Kind = decode.Tag, decode.Reflection
+	if _, tagged := whole.rows.index[tags]; !tagged {
+		return true
+	}
+	_, reflected := whole.rows.index[reflections]
+	return (reflected && whole.left[tags] && !whole.left[reflections]) == (k.Kind == decode.Reflection)
 }
 
 func locationStats(loc aggregate.LocationID, sums *aggregate.Sums) aggregate.LocationStats {

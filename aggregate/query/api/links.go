@@ -20,6 +20,8 @@ const (
 	maxDependents = 10
 	// linkBytes is the approximate size of a link with its name and cells.
 	linkBytes = 1 << 10
+	// locationBytes is the approximate size of a location of a window.
+	locationBytes = 80
 )
 
 // asResolved selects level 0: locations as they were resolved.
@@ -128,12 +130,7 @@ func decidingLength(from, to time.Time) time.Duration {
 func (a *API) recent(ctx context.Context, s *table.State, on *scope, length time.Duration) (*query.Recent, error) {
 	r := &query.Recent{Thresholds: a.Thresholds, End: on.To.UnixNano()}
 	if s != nil {
-		r.Length = int64(s.Resolution)
-		for _, w := range s.Windows {
-			for _, l := range w.Locations(on.Signal) {
-				r.Windows = append(r.Windows, aggregate.LocationWindow{Start: w.Start.UnixNano(), LocationStats: l})
-			}
-		}
+		r.Length, r.Windows = int64(s.Resolution), a.locationWindows(s, on.Signal)
 		return r, nil
 	}
 	q := on.Question
@@ -145,6 +142,25 @@ func (a *API) recent(ctx context.Context, s *table.State, on *scope, length time
 	var err error
 	r.Windows, err = a.Reader.LocationWindows(ctx, q)
 	return r, err
+}
+
+// locationWindows returns the locations of all windows of a state, as parts of their sum, computed once
+// per revision.
+func (a *API) locationWindows(s *table.State, signal csig.Signal) []aggregate.LocationWindow {
+	type windowsOf struct {
+		signal   csig.Signal
+		revision uint64
+		length   time.Duration
+	}
+	list, _ := getOrCompute(a.cache, windowsOf{signal, s.Revision, s.Resolution}, func() (list []aggregate.LocationWindow, size int, err error) {
+		for w, part := range a.parts(s, s.Windows) {
+			for _, l := range part.Locations(signal) {
+				list = append(list, aggregate.LocationWindow{Start: w.Start.UnixNano(), LocationStats: l})
+			}
+		}
+		return list, len(list) * locationBytes, nil
+	})
+	return list
 }
 
 func (a *API) links(ctx context.Context, s *table.State, in *wire.LinksRequest) (*answer, error) {

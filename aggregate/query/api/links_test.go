@@ -1,6 +1,8 @@
 package api_test
 
 import (
+	"encoding/csv"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/aggregate/table/tabletest"
+	csigdecode "github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -168,6 +171,49 @@ func TestFlowsFromMemory(t *testing.T) {
 		if w := s.get(t, "/api/v1/"+target); w.Code != 422 {
 			t.Errorf("%s: status %d", target, w.Code)
 		}
+	}
+}
+
+// TestKindOfARange: a cell that has tags in the range has no reflections in any of its windows: links, the
+// verdict, timelines and exported windows add up to the cell.
+func TestKindOfARange(t *testing.T) {
+	s := newServed(t, 36, nil)
+	for second, heavy := range []uint64{0, 30, 0, 30} { // the odd windows have reflections only
+		b := &aggregate.Block{
+			Source: aggregate.Source{Producer: 1}, Resolution: 1e9, WindowStart: begin.Add(time.Duration(second) * time.Second).UnixNano(),
+			Signal: []uint8{uint8(csig.MinABWRatio)}, Kind: []uint8{uint8(csigdecode.Tag) + uint8(second%2)}, Encoding: []uint8{0},
+			SrcGroup: []uint64{tabletest.FirstGroup}, DstGroup: []uint64{tabletest.FirstGroup + 1}, Location: []uint64{tabletest.FirstLocation},
+			DistCode: []uint16{3}, DistCount: []uint64{30}, DistEnd: []uint32{1},
+		}
+		b.AppendSums(&aggregate.Sums{Observations: 30, Samples: 30, Sum: 3e6, Min: 1e5, Max: 1e5, Heavy: heavy, HeavySum: heavy * 1e5})
+		s.writeBlock(t, b)
+		s.memory.Publish()
+	}
+	cell := read[wire.CellsResponse](t, s.get(t, "/api/v1/cells?windows=4")).Cells[0]
+	if cell.Kind != wire.Kind_KIND_TAG || cell.State != wire.State_STATE_CLEAR || cell.Observations != 60 {
+		t.Fatalf("cell %v", cell)
+	}
+	if l := read[wire.LinksResponse](t, s.get(t, "/api/v1/links?windows=4")).Links[0]; l.State != wire.State_STATE_CLEAR || l.Since != nil || l.Observations != 60 {
+		t.Errorf("link %v", l)
+	}
+	if v := read[wire.VerdictResponse](t, s.get(t, "/api/v1/verdict?windows=4")); v.Kind != wire.VerdictKind_VERDICT_KIND_HEALTHY || len(v.Statements) > 0 {
+		t.Errorf("verdict %v", v)
+	}
+	for _, chosen := range []string{"", "&src=rack1&dst=rack2"} {
+		line := read[wire.TimelineResponse](t, s.get(t, "/api/v1/timeline?windows=4"+chosen)).Timeline
+		for i, m := range line {
+			if want := uint64(30 * (1 - i%2)); m.Observations != want || m.Cells != want/30 || m.Heavy+m.Congested > 0 || len(m.Locations) > 0 || (m.Cell != nil) != (want > 0 && chosen != "") {
+				t.Errorf("window %d%s: %v", i, chosen, m)
+			}
+		}
+	}
+	rows, err := csv.NewReader(s.get(t, "/api/v1/export?table=windows&windows=4&format=csv").Body).ReadAll()
+	if err != nil || !slices.Equal(column(t, rows, "kind"), []string{"tag", "tag"}) || !slices.Equal(column(t, rows, "heavy"), []string{"0", "0"}) {
+		t.Errorf("%v, exported %q", err, rows)
+	}
+	// A window alone is a range of its own.
+	if m := read[wire.TimelineResponse](t, s.get(t, "/api/v1/timeline?windows=1")).Timeline[0]; m.Heavy != 30 || m.Congested != 1 {
+		t.Errorf("the last window alone: %v", m)
 	}
 }
 

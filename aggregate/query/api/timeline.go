@@ -32,11 +32,16 @@ func (a *API) timeline(ctx context.Context, s *table.State, in *wire.TimelineReq
 		return nil, err
 	}
 	out := &wire.TimelineResponse{About: a.about(s, k), StepS: s.Resolution.Seconds(), HeavyOnly: isFine(s)}
-	for _, w := range s.Last(int(in.GetWindows())) {
+	windows := s.Last(int(in.GetWindows()))
+	for w, part := range a.parts(s, windows) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		m, err := a.moment(ctx, w, k, in)
+		v, err := a.partView(ctx, s, windows, w, part, k)
+		if err != nil {
+			return nil, err
+		}
+		m, err := v.moment(part, k, in)
 		if err != nil {
 			return nil, err
 		}
@@ -46,17 +51,13 @@ func (a *API) timeline(ctx context.Context, s *table.State, in *wire.TimelineReq
 	return of(s, out)
 }
 
-// moment sums up one window in memory.
-func (a *API) moment(ctx context.Context, w *table.Window, k viewKey, in *wire.TimelineRequest) (m *wire.Moment, err error) {
-	v, err := a.windowView(ctx, w, k.signal, k.level)
-	if err != nil {
-		return m, err
-	}
+// moment sums up one window in memory, of which v is the view.
+func (v *view) moment(w *table.Window, k viewKey, in *wire.TimelineRequest) (*wire.Moment, error) {
 	f, err := v.names.filter(in, k.signal)
 	if err != nil {
-		return m, err
+		return nil, err
 	}
-	m = &wire.Moment{WindowStart: timestamppb.New(w.Start), CompletenessRatio: w.Completeness(), Final: w.Final}
+	m := &wire.Moment{WindowStart: timestamppb.New(w.Start), CompletenessRatio: w.Completeness(), Final: w.Final}
 	for _, i := range v.chosen(&f) {
 		c := &v.cells[i]
 		count(m, c.Observations, c.Heavy, c.State)

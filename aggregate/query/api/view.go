@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/list"
 	"context"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -34,8 +35,8 @@ type viewKey struct {
 	length  time.Duration // of a window
 }
 
-// viewOf is a view of certain windows: of the last ones of a revision, or of the one window that
-// a revision added, by its start in Unix ns.
+// viewOf is a view of certain windows: of the last ones of a revision, or of one window by its start in
+// Unix ns. That is one that the revision added or, if windows is above 1, a part of the last ones.
 type viewOf struct {
 	viewKey
 	revision uint64
@@ -70,6 +71,21 @@ func (a *API) view(ctx context.Context, s *table.State, k viewKey) (*view, error
 	})
 }
 
+// parts iterates over the last windows of a state, with each as a part of their sum.
+func (a *API) parts(s *table.State, windows []*table.Window) iter.Seq2[*table.Window, *table.Window] {
+	return func(yield func(w, part *table.Window) bool) {
+		if len(windows) == 0 {
+			return
+		}
+		whole := a.sum(s, windows)
+		for _, w := range windows {
+			if !yield(w, w.Within(whole)) {
+				return
+			}
+		}
+	}
+}
+
 // sum adds up the last windows of a state, without cells whose rows are too old.
 func (a *API) sum(s *table.State, windows []*table.Window) table.Rows {
 	type sumOf struct {
@@ -85,10 +101,23 @@ func (a *API) sum(s *table.State, windows []*table.Window) table.Rows {
 	return sum
 }
 
-// windowView is the view of one window.
+// windowView is the view of one window for itself.
 func (a *API) windowView(ctx context.Context, w *table.Window, s csig.Signal, level fabric.Level) (*view, error) {
-	return a.makeView(ctx, viewOf{viewKey{s, level, 1, w.End.Sub(w.Start)}, w.Revision, w.Start.UnixNano()}, func(n *names) ([]aggregate.CellStats, []table.CellCoverage) {
-		return w.Coverage.Cells(cellsIn(w, n, s, level), s, false)
+	return a.viewIn(ctx, w, viewOf{viewKey{s, level, 1, w.End.Sub(w.Start)}, w.Revision, w.Start.UnixNano()})
+}
+
+// partView is the view of w, one of a state's last windows, as the part of them all.
+func (a *API) partView(ctx context.Context, s *table.State, windows []*table.Window, w, part *table.Window, k viewKey) (*view, error) {
+	if part == w {
+		return a.windowView(ctx, w, k.signal, k.level)
+	}
+	k.windows = len(windows)
+	return a.viewIn(ctx, part, viewOf{k, s.Revision, w.Start.UnixNano()})
+}
+
+func (a *API) viewIn(ctx context.Context, w *table.Window, of viewOf) (*view, error) {
+	return a.makeView(ctx, of, func(n *names) ([]aggregate.CellStats, []table.CellCoverage) {
+		return w.Coverage.Cells(cellsIn(w, n, of.signal, of.level), of.signal, false)
 	})
 }
 
@@ -279,6 +308,11 @@ func (v *view) chosen(f *filter) []int {
 
 // about describes an answer from the last windows, as of now.
 func (a *API) about(s *table.State, k viewKey) *wire.About {
+	return a.aboutWindows(s, k, s.Last(k.windows))
+}
+
+// aboutWindows describes an answer from some windows of a state, as of now.
+func (a *API) aboutWindows(s *table.State, k viewKey, windows []*table.Window) *wire.About {
 	now := a.Now()
 	out := &wire.About{
 		Source: "memory", Revision: token(s), Signal: csig.SignalNames([]csig.Signal{k.signal})[0],
@@ -286,7 +320,7 @@ func (a *API) about(s *table.State, k viewKey) *wire.About {
 		OnsetRatio: a.Thresholds.Onset, ClearRatio: a.Thresholds.Clear,
 		ExpectedProducers: uint32(s.Coverage.Expected), PresentProducers: uint32(s.Coverage.Present()),
 	}
-	if windows := s.Last(k.windows); len(windows) > 0 {
+	if len(windows) > 0 {
 		newest := windows[len(windows)-1]
 		out.From, out.To = timestamppb.New(windows[0].Start), timestamppb.New(newest.End)
 		out.Windows, out.CompletenessRatio = uint32(len(windows)), newest.Completeness()
