@@ -132,7 +132,10 @@ func (a *API) cellsPast(ctx context.Context, in *wire.CellsRequest) (*answer, er
 		return nil, err
 	}
 	at.from, at.to = q.From.UnixNano(), q.To.UnixNano()
-	p, err := paged(a, at, int(in.GetLimit()), math.MaxInt, func() ([]*wire.Cell, error) { return a.pastCells(ctx, q.Question, in) })
+	p, err := paged(a, at, int(in.GetLimit()), math.MaxInt, func() ([]*wire.Cell, bool, error) {
+		cells, err := a.pastCells(ctx, q.Question, in)
+		return cells, false, err
+	})
 	if err != nil {
 		return nil, err
 	}

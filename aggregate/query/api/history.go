@@ -308,22 +308,27 @@ type page[T proto.Message] struct {
 
 // paged returns the page that begins at a pin. The rows are queried once, and kept a while for
 // the following pages; after that they are queried again, and must be the same. Rows beyond most
-// are left out, and truncated is set.
-func paged[T proto.Message](a *API, at pin, limit, most int, ask func() ([]T, error)) (page[T], error) {
-	rows, known := a.kept.get(at, a.Now()).([]T)
+// are left out, and truncated is set, as it is if ask reports that there are more rows.
+func paged[T proto.Message](a *API, at pin, limit, most int, ask func() (rows []T, more bool, err error)) (page[T], error) {
+	type answer struct {
+		rows []T
+		more bool
+	}
+	all, known := a.kept.get(at, a.Now()).(answer)
 	if !known {
 		var err error
-		if rows, err = ask(); err != nil {
+		if all.rows, all.more, err = ask(); err != nil {
 			return page[T]{}, err
 		}
-		if at.seen() && fingerprint(rows) != at.print {
+		if at.seen() && fingerprint(all.rows) != at.print {
 			return page[T]{}, &refused{status: http.StatusGone, detail: "cursor: stored rows have changed since the page before: leave it out to start over"}
 		}
 	}
 	if !at.seen() {
 		at.asOf = a.Now().UnixNano()
 	}
-	p := page[T]{total: min(len(rows), most), truncated: len(rows) > most, asOf: timestamppb.New(time.Unix(0, at.asOf))}
+	rows := all.rows
+	p := page[T]{total: min(len(rows), most), truncated: all.more || len(rows) > most, asOf: timestamppb.New(time.Unix(0, at.asOf))}
 	begin := min(at.offset, p.total)
 	end := min(begin+limit, p.total)
 	p.rows = rows[begin:end]
@@ -334,7 +339,7 @@ func paged[T proto.Message](a *API, at pin, limit, most int, ask func() ([]T, er
 		at.print = fingerprint(rows)
 	}
 	if !known {
-		a.kept.put(at, rows, len(rows), a.Now())
+		a.kept.put(at, all, len(rows), a.Now())
 	}
 	at.offset = end
 	p.next = at.cursor()

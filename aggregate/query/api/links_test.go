@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/flow"
@@ -171,6 +173,35 @@ func TestFlowsFromMemory(t *testing.T) {
 		if w := s.get(t, "/api/v1/"+target); w.Code != 422 {
 			t.Errorf("%s: status %d", target, w.Code)
 		}
+	}
+}
+
+// TestFlowPages: all pages of an answer from memory are about the same windows, and truncated if the first
+// one is, even when memory has forgotten the windows.
+func TestFlowPages(t *testing.T) {
+	s := wired(t, func(c *api.Config) {
+		c.Memory = table.NewMemory(table.MemoryOptions{Windows: 3, MaxRows: 24, Now: tabletest.Still}) // and 3 flows
+	})
+	for second := 1; second < 3; second++ {
+		b := namedBlock(second)
+		other := b.Flows[0]
+		other.Flow.SrcPort = 9
+		b.Flows = append(b.Flows, other)
+		s.writeBlock(t, b)
+	}
+	s.memory.Publish() // without the flows of the first of both, for which there is no room
+	whole := read[wire.FlowsResponse](t, s.get(t, "/api/v1/flows?windows=3"))
+	one := read[wire.FlowsResponse](t, s.get(t, "/api/v1/flows?windows=3&limit=1"))
+	if one.Total != 2 || !one.Truncated || one.NextCursor == "" || one.About.To.AsTime() != begin.Add(3*time.Second) {
+		t.Fatalf("first page: %d flows, truncated %t, about %s", one.Total, one.Truncated, one.About)
+	}
+	for second := 3; second < 9; second++ {
+		two := read[wire.FlowsResponse](t, s.get(t, "/api/v1/flows?windows=3&limit=1&cursor="+one.NextCursor))
+		if two.Total != one.Total || !two.Truncated || !proto.Equal(two.About, one.About) || !proto.Equal(two.Flows[0], whole.Flows[1]) {
+			t.Errorf("second page at second %d: %d flows, truncated %t, about %s, want %s", second, two.Total, two.Truncated, two.About, one.About)
+		}
+		s.writeBlock(t, namedBlock(second))
+		s.memory.Publish()
 	}
 }
 

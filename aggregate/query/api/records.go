@@ -71,20 +71,20 @@ func (a *API) flows(ctx context.Context, _ *table.State, in *wire.FlowsRequest) 
 	if err != nil {
 		return nil, err
 	}
-	p, err := paged(a, at, int(in.GetLimit()), maxRecords, func() ([]*wire.Flow, error) {
+	p, err := paged(a, at, int(in.GetLimit()), maxRecords, func() ([]*wire.Flow, bool, error) {
 		rows, err := a.Reader.Flows(ctx, q)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		n, err := a.knowFlows(ctx, rows)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		list := make([]*wire.Flow, len(rows))
 		for i := range rows {
 			list[i] = n.flow(q.Signal, &rows[i])
 		}
-		return list, nil
+		return list, false, nil
 	})
 	if err != nil {
 		return nil, err
@@ -119,23 +119,28 @@ func (a *API) flowsNow(ctx context.Context, in *wire.FlowsRequest, at pin) (*ans
 	if err != nil {
 		return nil, err
 	}
-	complete := true
-	p, err := paged(a, at, int(in.GetLimit()), maxRecords, func() ([]*wire.Flow, error) {
-		var rows []query.FlowTotal
-		rows, complete = query.FlowsOfWindows(windows, q, s.Old(windows))
+	p, err := paged(a, at, int(in.GetLimit()), maxRecords, func() ([]*wire.Flow, bool, error) {
+		rows, complete := query.FlowsOfWindows(windows, q, s.Old(windows))
 		list := make([]*wire.Flow, len(rows))
 		for i := range rows {
 			list[i] = n.flow(q.Signal, &rows[i])
 		}
-		return list, nil
+		return list, !complete, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	about := a.about(s, viewKey{signal: q.Signal, windows: len(windows)})
-	about.AsOf = p.asOf
+	type aboutOf struct {
+		signal         csig.Signal
+		from, to, asOf int64
+	}
+	about, _ := getOrCompute(a.cache, aboutOf{q.Signal, at.from, at.to, p.asOf.AsTime().UnixNano()}, func() (*wire.About, int, error) {
+		about := a.aboutWindows(s, viewKey{signal: q.Signal}, windows)
+		about.AsOf = p.asOf
+		return about, 0, nil
+	})
 	return of(s, &wire.FlowsResponse{
-		About: about, WindowS: s.Resolution.Seconds(), Total: uint64(p.total), Truncated: p.truncated || !complete, NextCursor: p.next, Flows: p.rows,
+		About: about, WindowS: s.Resolution.Seconds(), Total: uint64(p.total), Truncated: p.truncated, NextCursor: p.next, Flows: p.rows,
 	})
 }
 
@@ -314,20 +319,20 @@ func (a *API) findings(ctx context.Context, _ *table.State, in *wire.FindingsReq
 	if err != nil {
 		return nil, err
 	}
-	p, err := paged(a, at, int(in.GetLimit()), maxRecords, func() ([]*wire.Finding, error) {
+	p, err := paged(a, at, int(in.GetLimit()), maxRecords, func() ([]*wire.Finding, bool, error) {
 		rows, err := a.Reader.Findings(ctx, q)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		n, err := a.knowFindings(ctx, rows)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		list := make([]*wire.Finding, len(rows))
 		for i := range rows {
 			list[i] = n.finding(&rows[i])
 		}
-		return list, nil
+		return list, false, nil
 	})
 	if err != nil {
 		return nil, err
