@@ -227,9 +227,12 @@ func (a *API) exportPastWindows(ctx context.Context, in *wire.ExportRequest) (*e
 	}
 	about := a.pastAbout(q)
 	return tableOf(a, nil, cellColumns(about.Unit), a.ExportRows, func(ctx context.Context, write func(*wire.ExportedCell) error) error {
-		more, err := a.Reader.EachCellWindow(ctx, q.Question, a.ExportRows, func(r *aggregate.CellWindow) error {
+		more, err := a.Reader.EachCellWindow(ctx, q.Question, a.ExportRows, func(r *aggregate.CellWindow) (err error) {
 			if !f.takes(&r.CellStats) {
 				return nil
+			}
+			if n, err = a.history().knowingCell(ctx, n, &r.CellStats); err != nil {
+				return err
 			}
 			begin := time.Unix(0, r.Start)
 			return write(&wire.ExportedCell{

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -120,14 +121,26 @@ func (c *namesCache) knowing(ctx context.Context, know func(*names) bool) (*name
 	return c.noOlderThan(ctx, namesAgain)
 }
 
+// knowingCell returns n if it has the names of a cell, else names that include them as far as the catalog
+// has them.
+func (c *namesCache) knowingCell(ctx context.Context, n *names, cell *aggregate.CellStats) (*names, error) {
+	if n.knowCell(cell) {
+		return n, nil
+	}
+	return c.noOlderThan(ctx, namesAgain)
+}
+
 func (n *names) know(cells []aggregate.CellStats) bool {
 	for i := range cells {
-		c := &cells[i]
-		if n.group[c.Src] == "" || n.group[c.Dst] == "" || c.ModeCount > 0 && !n.knowLocation(c.Mode) {
+		if !n.knowCell(&cells[i]) {
 			return false
 		}
 	}
 	return true
+}
+
+func (n *names) knowCell(c *aggregate.CellStats) bool {
+	return n.group[c.Src] != "" && n.group[c.Dst] != "" && (c.ModeCount == 0 || n.knowLocation(c.Mode))
 }
 
 func (n *names) knowLocation(id aggregate.LocationID) bool {
@@ -136,8 +149,7 @@ func (n *names) knowLocation(id aggregate.LocationID) bool {
 
 func (n *names) same(groups []fabric.Group, locations []fabric.Location) bool {
 	for i := range locations {
-		l := &locations[i]
-		if have := n.locations[l.ID]; have == nil || have.Name != l.Name || have.Set != l.Set || have.DeviceLoc != l.DeviceLoc || have.StageLoc != l.StageLoc || have.FarEnd != l.FarEnd {
+		if !reflect.DeepEqual(n.locations[locations[i].ID], &locations[i]) {
 			return false
 		}
 	}

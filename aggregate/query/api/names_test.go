@@ -3,7 +3,9 @@ package api
 import (
 	"context"
 	"errors"
+	"reflect"
 	"testing"
+	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
@@ -55,6 +57,27 @@ func TestBothNames(t *testing.T) {
 			if g.Name == "other" {
 				t.Errorf("the store's name of group %d comes first", g.ID)
 			}
+		}
+	}
+}
+
+// TestNamesChange: names are replaced as soon as anything about a group or a location has changed.
+func TestNamesChange(t *testing.T) {
+	group := fabric.Group{ID: 77, Name: "rack7", Level: "rack"}
+	location := fabric.Location{ID: 78, Name: "leaf7:up1", Kind: fabric.KindSet, Device: "leaf7", Capacity: 100, Candidates: []string{"leaf7:up1"}, CandidateCount: 1}
+	for what, change := range map[string]func(*fabric.Group, *fabric.Location){
+		"nothing": func(*fabric.Group, *fabric.Location) {}, "parent": func(g *fabric.Group, _ *fabric.Location) { g.Parent = "pod1" },
+		"name": func(_ *fabric.Group, l *fabric.Location) { l.Name = "up1" }, "capacity": func(_ *fabric.Group, l *fabric.Location) { l.Capacity = 400 },
+		"peer": func(_ *fabric.Group, l *fabric.Location) { l.Peer = "spine2" }, "far end": func(_ *fabric.Group, l *fabric.Location) { l.FarEnd = 9 },
+		"candidates": func(_ *fabric.Group, l *fabric.Location) { l.Candidates = []string{"leaf7:up2"} },
+	} {
+		c := &namesCache{now: time.Now}
+		was := c.keep(nil, []fabric.Group{group}, []fabric.Location{location}, nil)
+		g, l := group, location
+		change(&g, &l)
+		is := c.keep(c.current.Load(), []fabric.Group{g}, []fabric.Location{l}, nil)
+		if same := what == "nothing"; (is == was) != same || !reflect.DeepEqual(is.locations[l.ID], &l) || is.groups[0] != g {
+			t.Errorf("%s has changed: the same names %t, %+v", what, is == was, is.locations[l.ID])
 		}
 	}
 }
