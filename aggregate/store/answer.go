@@ -10,6 +10,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // saturated selects 128-bit sums, which the views return, as 64-bit integers capped at 2^64-1.
@@ -192,8 +193,8 @@ func (s *Store) LocationWindows(ctx context.Context, q Question) ([]aggregate.Lo
 	return list, err
 }
 
-// TopLocations returns the n locations with the most heavy observations, in descending order. It
-// ignores Src and Dst of the question.
+// TopLocations returns the n locations with the most heavy observations, in the order of
+// aggregate.CompareBottlenecks. It ignores Src and Dst of the question.
 func (s *Store) TopLocations(ctx context.Context, q Question, n int) ([]aggregate.LocationStats, error) {
 	if err := s.resolve(ctx, &q, false); err != nil {
 		return nil, fmt.Errorf("read top locations: %w", err)
@@ -201,8 +202,12 @@ func (s *Store) TopLocations(ctx context.Context, q Question, n int) ([]aggregat
 	if n < 1 || n > s.maxRows {
 		return nil, fmt.Errorf("read top locations: %w: %d locations: expected 1 to %d", ErrQuestion, n, s.maxRows)
 	}
-	query := fmt.Sprintf("SELECT location, %s, cells FROM %s ORDER BY heavy DESC, location LIMIT %d",
-		saturated("observations, heavy, heavy_sum"), q.view(s.database, "top_locations", false), n)
+	severity := "ASC" // of the mean, where equally many are heavy
+	if q.Signal.Direction() == csig.Max {
+		severity = "DESC"
+	}
+	query := fmt.Sprintf("SELECT location, %s, cells FROM %s ORDER BY heavy DESC, heavy_sum %s, location LIMIT %d",
+		saturated("observations, heavy, heavy_sum"), q.view(s.database, "top_locations", false), severity, n)
 	var list []aggregate.LocationStats
 	err := s.query(ctx, s.reader, "read top locations", query, func(rows driver.Rows) error {
 		var r aggregate.LocationStats

@@ -252,7 +252,7 @@ func topLocationsOf(rows []row, signal csig.Signal, level func(uint64) uint64) [
 		list = append(list, *sum)
 	}
 	slices.SortFunc(list, func(a, b aggregate.LocationStats) int {
-		return cmp.Or(-cmp.Compare(a.Heavy, b.Heavy), cmp.Compare(a.Location, b.Location))
+		return aggregate.CompareBottlenecks(signal.Direction(), &a, &b)
 	})
 	return list
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -71,6 +72,31 @@ func compareWindows(t *testing.T, s *Store, rows []row, q Question) {
 	}
 	if diff := cmp.Diff(topLocationsOf(rows, q.Signal, level), top); diff != "" {
 		t.Fatalf("top locations of %+v (-want +got):\n%s", q, diff)
+	}
+}
+
+// TestEqualLocations: of locations with equally many heavy observations, the one with the more severe mean
+// comes first, then the one with the lower id.
+func TestEqualLocations(t *testing.T) {
+	sequential(t)
+	s := openStore(t)
+	for signal, want := range map[csig.Signal][]aggregate.LocationID{csig.MinABWRatio: {7, 5, 6}, csig.MaxDelay: {5, 6, 7}} {
+		var rows []row
+		for location, mean := range map[uint64]uint64{5: 200, 6: 200, 7: 100} {
+			rows = append(rows, row{
+				resolution: int64(time.Second), window: testStart.UnixNano(), signal: uint8(signal), kind: 1, src: 10, dst: 11, location: location,
+				observations: 20, heavy: 20, heavySum: 20 * mean,
+			})
+		}
+		write(t, s, blocks(rows))
+		top, err := s.TopLocations(t.Context(), Question{Signal: signal, From: testStart, To: testStart.Add(time.Minute), Resolution: time.Second}, 3)
+		var got []aggregate.LocationID
+		for _, l := range top {
+			got = append(got, l.Location)
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: locations %d, %v, want %d", signal, got, err, want)
+		}
 	}
 }
 

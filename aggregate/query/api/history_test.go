@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -14,10 +15,13 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
+	csigdecode "github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // newHistory is an API over a store only, with 10 s of 4 racks.
@@ -62,6 +66,108 @@ func TestPastTimeline(t *testing.T) {
 	} {
 		if w := s.get(t, "/api/v1/timeline?"+target); w.Code < 400 || w.Code >= 500 || !strings.Contains(w.Body.String(), says) {
 			t.Errorf("%s: %d %s", target, w.Code, w.Body)
+		}
+	}
+}
+
+// TestPastSilence: windows in which no cell at all has observations have completeness 0, whichever cells
+// and however many locations are asked for.
+func TestPastSilence(t *testing.T) {
+	s, store := newHistory(t)
+	store.Rows = slices.DeleteFunc(store.Rows, func(r querytest.Row) bool {
+		second := (r.Window - begin.UnixNano()) / 1e9
+		return second == 3 || second == 5 && store.GroupRows[0].ID == r.Src // rack1 alone is silent at 5
+	})
+	for _, chosen := range []string{"", "src=rack1&", "dst=pod1&", "src=rack1&dst=rack2&"} {
+		for _, top := range []string{"top=0&", "top=3&"} {
+			for i, m := range read[wire.TimelineResponse](t, s.get(t, "/api/v1/timeline?step=1s&"+chosen+top+past)).Timeline {
+				want := 1.0
+				if i == 3 {
+					want = 0
+				}
+				if m.CompletenessRatio != want || len(m.Locations) > 0 && top == "top=0&" {
+					t.Errorf("%s%s: completeness %v in window %d, want %v, %d locations", chosen, top, m.CompletenessRatio, i, want, len(m.Locations))
+				}
+			}
+		}
+	}
+}
+
+// TestPastEquals: of locations with equally many heavy observations, history puts the one with the more
+// severe mean first, as memory does.
+func TestPastEquals(t *testing.T) {
+	s, store := newHistory(t)
+	store.Rows = nil
+	for i, mean := range []uint64{300, 100, 200} {
+		store.Rows = append(store.Rows, querytest.Row{
+			Window: begin.UnixNano(), Signal: csig.MinABWRatio, Kind: csigdecode.Tag, Src: store.GroupRows[0].ID, Dst: store.GroupRows[1].ID, Location: store.LocationRows[i].ID,
+			Sums: aggregate.Sums{Observations: 10, Samples: 10, Measured: 10, Sum: 10 * mean, Min: mean, Max: mean, Heavy: 10, HeavySum: 10 * mean},
+		})
+	}
+	var want []string
+	for _, i := range []int{1, 2, 0} {
+		want = append(want, store.LocationRows[i].Name)
+	}
+	for path, list := range map[string][]*wire.Location{
+		"timeline":  read[wire.TimelineResponse](t, s.get(t, "/api/v1/timeline?step=1s&"+past)).Timeline[0].Locations,
+		"locations": read[wire.LocationsResponse](t, s.get(t, "/api/v1/locations?"+past)).Locations,
+	} {
+		var got []string
+		for _, l := range list {
+			got = append(got, l.Location)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+}
+
+// TestPastNewNames: names that were described since names were last read are in all answers.
+func TestPastNewNames(t *testing.T) {
+	for path, of := range map[string]func(w *httptest.ResponseRecorder) []string{
+		"export?table=windows&step=1s&format=csv&": func(w *httptest.ResponseRecorder) []string {
+			rows, err := csv.NewReader(w.Body).ReadAll()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return slices.Concat(column(t, rows, "src"), column(t, rows, "mode_location"))
+		},
+		"timeline?step=1s&": func(w *httptest.ResponseRecorder) (list []string) {
+			for _, m := range read[wire.TimelineResponse](t, w).Timeline {
+				for _, l := range m.Locations {
+					list = append(list, l.Location)
+				}
+			}
+			return list
+		},
+		"timeline?step=1s&top=0&src=rack1&dst=rack2&": func(w *httptest.ResponseRecorder) (list []string) {
+			for _, m := range read[wire.TimelineResponse](t, w).Timeline {
+				list = append(list, m.Cell.GetMode().GetLocation())
+			}
+			return list
+		},
+	} {
+		now, stored := begin.Add(time.Minute), querytest.Fabric(4, 10)
+		s := newServed(t, 4, func(c *api.Config) {
+			c.Memory, c.Names, c.Reader, c.Now = nil, nil, stored, func() time.Time { return now }
+		})
+		groups, locations := stored.GroupRows, stored.LocationRows
+		stored.GroupRows, stored.LocationRows = groups[:2:2], nil
+		s.get(t, "/api/v1/timeline?top=0&signal=max_delay&"+past) // reads names
+		stored.GroupRows, stored.LocationRows = groups, locations
+		now = now.Add(time.Second)
+		list := of(s.get(t, "/api/v1/"+path+"signal=max_delay&"+past))
+		named := 0
+		for _, name := range list {
+			if strings.HasPrefix(name, "group ") || strings.HasPrefix(name, "location ") {
+				t.Fatalf("%s: %q is without its name", path, name)
+			}
+			if name != "" {
+				named++
+			}
+		}
+		if named == 0 {
+			t.Errorf("%s: no names", path)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -98,16 +97,17 @@ func (a *API) pastTimeline(ctx context.Context, in *wire.TimelineRequest) (*answ
 		return nil, err
 	}
 	t := pastMoments{question: q.Question, names: n, gaps: missing, at: make(map[int64]*wire.Moment)}
-	if err := t.addCells(ctx, a.Reader, &f); err != nil {
+	if err := t.addCells(ctx, a, &f); err != nil {
 		return nil, err
 	}
-	if in.GetTop() > 0 {
-		if err := t.addLocations(ctx, a.Reader, int(in.GetTop())); err != nil {
+	all := q.Step >= time.Second // shorter windows exist only with heavy observations
+	if in.GetTop() > 0 || all && len(f.src)+len(f.dst) > 0 {
+		if err := t.addLocations(ctx, a, int(in.GetTop())); err != nil {
 			return nil, err
 		}
 	}
-	if q.Step >= time.Second { // shorter windows exist only with heavy observations
-		t.fill(in.GetTop() > 0 || len(f.src)+len(f.dst) == 0)
+	if all {
+		t.fill()
 	}
 	out := &wire.TimelineResponse{About: a.pastAbout(q), StepS: q.Step.Seconds(), HeavyOnly: q.Step < time.Second}
 	for _, start := range slices.Sorted(maps.Keys(t.at)) {
@@ -162,8 +162,8 @@ func (t *pastMoments) moment(start int64) *wire.Moment {
 	return m
 }
 
-func (t *pastMoments) addCells(ctx context.Context, r query.Reader, f *filter) error {
-	rows, err := r.CellWindows(ctx, t.question)
+func (t *pastMoments) addCells(ctx context.Context, a *API, f *filter) error {
+	rows, err := a.Reader.CellWindows(ctx, t.question)
 	if err != nil {
 		return err
 	}
@@ -181,31 +181,38 @@ func (t *pastMoments) addCells(ctx context.Context, r query.Reader, f *filter) e
 		m := t.moment(r.Start)
 		count(m, r.Observations, r.Heavy, r.State)
 		if f.oneCell() {
+			if t.names, err = a.history().knowingCell(ctx, t.names, &r.CellStats); err != nil {
+				return err
+			}
 			m.Cell = t.names.pastCell(&r.CellStats)
 		}
 	}
 	return nil
 }
 
-// fill adds the windows without observations. If all cells were asked for, their completeness is
-// 0.
-func (t *pastMoments) fill(all bool) {
+// fill adds the windows without observations of any cell: their completeness is 0.
+func (t *pastMoments) fill() {
 	for start := t.question.From.UnixNano(); start < t.question.To.UnixNano(); start += int64(t.question.Step) {
-		if t.at[start] == nil && all {
+		if t.at[start] == nil {
 			t.moment(start).CompletenessRatio = 0
 		}
-		t.moment(start)
 	}
 }
 
-// addLocations adds the locations of each window with the most heavy observations.
-func (t *pastMoments) addLocations(ctx context.Context, r query.Reader, top int) error {
-	rows, err := r.LocationWindows(ctx, t.question)
+// addLocations adds the windows with observations of any cell, and the locations of each with the most
+// heavy ones.
+func (t *pastMoments) addLocations(ctx context.Context, a *API, top int) error {
+	rows, err := a.Reader.LocationWindows(ctx, t.question)
 	if err != nil {
 		return err
 	}
+	if t.names, err = a.history().knowing(ctx, func(n *names) bool {
+		return !slices.ContainsFunc(rows, func(l aggregate.LocationWindow) bool { return !n.knowLocation(l.Location) })
+	}); err != nil {
+		return err
+	}
 	slices.SortFunc(rows, func(x, y aggregate.LocationWindow) int {
-		return cmp.Or(cmp.Compare(y.Heavy, x.Heavy), cmp.Compare(x.Location, y.Location))
+		return aggregate.CompareBottlenecks(t.question.Signal.Direction(), &x.LocationStats, &y.LocationStats)
 	})
 	for _, r := range rows {
 		m := t.moment(r.Start)

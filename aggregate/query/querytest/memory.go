@@ -158,7 +158,7 @@ func (m *Memory) TopLocations(_ context.Context, q query.Question, n int) ([]agg
 		totals[at] = t
 	}
 	list := slices.SortedFunc(maps.Values(totals), func(a, b aggregate.LocationStats) int {
-		return cmp.Or(cmp.Compare(b.Heavy, a.Heavy), cmp.Compare(a.Location, b.Location))
+		return aggregate.CompareBottlenecks(q.Signal.Direction(), &a, &b)
 	})
 	return list[:min(n, len(list))], nil
 }
