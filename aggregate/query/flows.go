@@ -53,8 +53,8 @@ func takesFlow(q *FlowQuestion, f *FlowTotal) bool {
 // isAmong reports whether a list contains an id; an empty one contains all.
 func isAmong[T comparable](list []T, id T) bool { return len(list) == 0 || slices.Contains(list, id) }
 
-// inside reports whether a prefix contains an address. The zero Prefix contains all; other
-// prefixes do not contain an invalid address.
+// inside reports whether a prefix contains an address, as FlowQuestion says. The zero Prefix contains
+// all; other prefixes do not contain an invalid address.
 func inside(p netip.Prefix, a netip.Addr) bool {
 	if !p.IsValid() {
 		return true

@@ -23,7 +23,7 @@ type FlowQuestion struct {
 	Resolution           time.Duration       // of the windows: 1 s, the default, or 1 min
 	SrcGroups, DstGroups []aggregate.GroupID // any of them
 	// Src and Dst are prefixes of the addresses; the zero Prefix matches all. An IPv4 prefix and
-	// its IPv4-mapped IPv6 prefix are the same.
+	// its IPv4-mapped IPv6 prefix are the same. Other IPv6 prefixes match no IPv4 address.
 	Src, Dst netip.Prefix
 	Kind     decode.Kind // 0: both
 	// Locations match the location named by most of a flow's heavy observations; empty matches
@@ -107,7 +107,8 @@ func anyOf[T any](c *conditions, column string, values []T, text func(T) string)
 	c.add("%s IN (%s)", column, strings.Join(list, ", "))
 }
 
-// within requires an address in the prefix. The sums of unnamed flows have no address.
+// within requires an address in the prefix. The column has IPv4 addresses as IPv4-mapped ones. The
+// sums of unnamed flows have no address.
 func (c *conditions) within(column string, p netip.Prefix) {
 	if !p.IsValid() {
 		return
@@ -123,6 +124,9 @@ func (c *conditions) within(column string, p netip.Prefix) {
 	}
 	c.add("%[1]s >= toIPv6('%[2]s') AND %[1]s <= toIPv6('%[3]s') AND %[1]s != toIPv6('::')",
 		column, netip.AddrFrom16(low), netip.AddrFrom16(high))
+	if bits < 96 {
+		c.add("NOT (%[1]s >= toIPv6('::ffff:0.0.0.0') AND %[1]s <= toIPv6('::ffff:255.255.255.255'))", column)
+	}
 }
 
 // literal quotes text as an SQL string.

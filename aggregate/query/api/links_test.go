@@ -157,6 +157,7 @@ func TestFlowsFromMemory(t *testing.T) {
 	for target, want := range map[string]int{
 		"flows?windows=10": 1, "flows?windows=1&src=rack1&min_heavy=15": 1, "flows?windows=1&min_heavy=16": 0, "flows?windows=1&src=rack2": 0,
 		"flows?windows=1&link=spine1:down2": 1, "flows?windows=1&link=leaf1:up1": 0, "flows?windows=1&location=spine1:down2": 1,
+		"flows?windows=1&src_address=::ffff:10.0.1.0/120": 1, "flows?windows=1&src_address=::ffff:0:0/96": 1, "flows?windows=1&src_address=::fffe:0:0/95": 0, "flows?windows=1&src_address=::/0": 0,
 		"flows?windows=1&src_address=10.0.1.0/24": 1, "flows?windows=1&dst_address=10.0.1.0/24": 0, "flows?windows=1&kind=reflection": 0,
 	} {
 		got := read[wire.FlowsResponse](t, s.get(t, "/api/v1/"+target))
