@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -68,7 +69,7 @@ func (a *Answer) Sort(by string) error {
 			return fmt.Errorf("no column %q: expected %s or one of %s; - before it puts the largest first", name, Worst, strings.Join(namesOf(columns), ", "))
 		}
 		order = func(x, y proto.Message) int {
-			n := compare(columns[i].value(x.ProtoReflect(), 0), columns[i].value(y.ProtoReflect(), 0))
+			n := compare(columns[i].order(x.ProtoReflect()), columns[i].order(y.ProtoReflect()))
 			if down {
 				return -n
 			}
@@ -109,6 +110,8 @@ func compare(x, y any) int {
 		return cmp.Compare(x, y.(float64))
 	case uint64:
 		return cmp.Compare(x, y.(uint64))
+	case time.Time:
+		return x.Compare(y.(time.Time))
 	}
 	return strings.Compare(fmt.Sprint(x), fmt.Sprint(y))
 }

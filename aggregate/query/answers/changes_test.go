@@ -36,6 +36,30 @@ func TestChangeLines(t *testing.T) {
 	}
 }
 
+// TestSortTimes: times are sorted as times, with and without fractions of a second; rows without one are
+// before the first.
+func TestSortTimes(t *testing.T) {
+	t.Parallel()
+	at := func(ms int) *timestamppb.Timestamp {
+		return timestamppb.New(time.Date(2026, 1, 20, 9, 0, 0, ms*1e6, time.UTC))
+	}
+	for by, want := range map[string]string{"first": " 0 200 250 1000", "-first": "1000 250 200 0 "} {
+		a := newAnswer(&wire.FindingsResponse{Findings: []*wire.Finding{
+			{Id: "250", First: at(250)}, {}, {Id: "1000", First: at(1000)}, {Id: "200", First: at(200)}, {Id: "0", First: at(0)},
+		}}, "findings", nil)
+		if err := a.Sort(by); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range a.rows {
+			got = append(got, r.(*wire.Finding).Id)
+		}
+		if list := strings.Join(got, " "); list != want {
+			t.Errorf("by %s: %q, want %q", by, list, want)
+		}
+	}
+}
+
 // TestFlowColumns: the table has the number of samples only if there are any, CSV always.
 func TestFlowColumns(t *testing.T) {
 	t.Parallel()

@@ -108,6 +108,20 @@ func (c *column) value(m protoreflect.Message, line int) any {
 	return nil
 }
 
+// order is the column's value by which rows are sorted. Times as text sort wrongly, since they have as
+// many digits as they need.
+func (c *column) order(m protoreflect.Message) any {
+	v := c.value(m, 0)
+	if f := c.path[len(c.path)-1]; v == nil || f.Message() == nil || f.Message().FullName() != timestampName {
+		return v
+	}
+	t, err := time.Parse(time.RFC3339Nano, fmt.Sprint(v))
+	if err != nil {
+		return v
+	}
+	return t
+}
+
 // linesOf is the number of lines for a message: one for each message in the longest list among
 // the columns, at least one.
 func linesOf(m protoreflect.Message, columns []column) int {
