@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/aggregate/table/tabletest"
@@ -65,6 +67,46 @@ func TestTrouble(t *testing.T) {
 	trouble.Store(nil)
 	v.Click("#reload")
 	v.Wait("document.getElementById('banner').hidden")
+}
+
+// TestVerdictAgain: the page asks again for a verdict that has failed, and with each reload, since rows of the
+// range may have come since. Another signal of the same range has the same verdict.
+func TestVerdictAgain(t *testing.T) {
+	var asked atomic.Int64
+	next := served(t, querytest.Fabric(4, 10), nil)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/verdict" {
+			switch asked.Add(1) {
+			case 1:
+				problem(http.StatusServiceUnavailable, "the store is slow or away")(w, r)
+				return
+			case 3:
+				problem(http.StatusServiceUnavailable, "it is away again")(w, r)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	v := pagetest.Enter(t, server.URL+"/#signal=max_delay", "dark", "Failed to load resource")
+	v.Wait(pagetest.Drawn)
+	v.Says("verdict-text", "No verdict: the store is slow or away")
+	v.Click("#reload")
+	v.Wait("document.querySelector('#verdict-list button') !== null")
+	pagetest.Evaluate[chromedp.Void](v, "csigscope.setSignal('min_abw')")
+	v.Wait("csigscope.current().signal === 'min_abw'")
+	pagetest.Evaluate[chromedp.Void](v, "csigscope.setLevel('device')")
+	v.Wait("csigscope.current().level === 'device'")
+	if n := asked.Load(); n != 2 {
+		t.Errorf("%d verdicts after a change of the signal and the level, want 2", n)
+	}
+	v.Click("#reload")
+	v.Says("verdict-text", "No verdict: it is away again")
+	v.Click("#reload")
+	v.Wait("document.querySelector('#verdict-list button') !== null")
+	if n := asked.Load(); n != 4 {
+		t.Errorf("%d verdicts, want 4", n)
+	}
 }
 
 // TestSilenceIsNotHealth checks that a window that cannot be loaded, and a range without data, are not

@@ -45,6 +45,7 @@ const names = (cell) => [model.groups[cell.src].name, model.groups[cell.dst].nam
 
 // open shows a bundle. Earlier selections stay if they exist in it.
 export function open(bundle) {
+  const { signal: shown, level } = view;
   const last = model && view.window === model.windows.length - 1;
   const moment = model && view.window >= 0 ? model.windows[view.window] : null;
   const highlighted = model && view.highlight >= 0 ? model.locations[view.highlight].name : null;
@@ -66,7 +67,7 @@ export function open(bundle) {
   find("main").hidden = !view.signal;
   find("loading").hidden = true;
   if (view.signal) relayout();
-  Verdict.ask(model);
+  Verdict.ask(model, view.signal !== shown || view.level !== level);
 }
 
 // settle applies the state that an address requested, as far as the data allows.

@@ -8,15 +8,16 @@ import * as Source from "./source.js";
 
 const SHOWN = 6; // maximum number of statements
 let request = null;
-let asked = null; // range of the last verdict
+let asked = null; // range of the verdict that is shown or coming; null after a failure
 let coming = Promise.resolve();
 let chosen = ""; // place of the statement whose cells are shown
 
-// ask requests the verdict on a model's range. Drawings do not wait for it.
-export function ask(model) {
+// ask requests the verdict on a model's range; switched says that the model differs from the last one only
+// in its signal or level. Drawings do not wait for it.
+export function ask(model, switched) {
   const range = Live.streamed() ? [] : Address.seconds(model.windows[0], model.windows.at(-1) + BigInt(model.step));
   const question = String(range);
-  if (question && question === asked) return; // another signal of the same range
+  if (switched && question && question === asked) return; // a verdict covers all signals
   asked = question;
   request?.abort();
   request = new AbortController();
@@ -30,7 +31,8 @@ async function load(range, aborted) {
   try {
     show(await Source.ask("api/v1/verdict", [...range, ["top", String(SHOWN)]], aborted));
   } catch (error) {
-    if (error.name === "AbortError") return;
+    if (aborted.aborted) return; // for a newer one
+    asked = null;
     show({ kind: "no_data", text: `No verdict: ${error.message}`, statements: [] });
   }
 }
