@@ -41,7 +41,7 @@ func (r windowsReader) each(q *Question, f func(start int64, rows table.Rows)) e
 	if length := int64(windows[0].End.Sub(windows[0].Start)); step <= 0 || step%length != 0 {
 		return fmt.Errorf("%w: step %s is not a multiple of the windows in memory, of %d ns", ErrInvalid, q.Step, length)
 	}
-	whole := table.Merge(windows).Without(r.without)
+	whole := table.Merge(windows)
 	for len(windows) > 0 {
 		start := floorTo(windows[0].Start.UnixNano(), step)
 		n := 1

@@ -70,9 +70,9 @@ func TestPartsOfARange(t *testing.T) {
 			m.Publish()
 		}
 		s := m.State()
-		whole := table.Merge(s.Windows).Without(s.Old(s.Windows))
+		parts := s.Parts(s.Windows)
 		for second, w := range s.Windows {
-			part := w.Within(whole)
+			part := parts[second]
 			find := func(cells []aggregate.CellStats) (kind decode.Kind) {
 				for _, c := range cells {
 					if c.Src == 7 {

@@ -5,9 +5,11 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -73,6 +75,53 @@ func (s *State) Old(windows []*Window) map[aggregate.CellKey]bool {
 		}
 	}
 	return old
+}
+
+// Parts returns the windows, which are the state's last ones, as parts of their sum: each cell uses the kind
+// of observations that it uses in all of them. Old tags do not count beside reflections that are not old.
+// A window whose cells use the same kinds alone is its own part.
+func (s *State) Parts(windows []*Window) []*Window {
+	type key struct{ windows int }
+	list, _ := s.Memo.Get(key{len(windows)}, func() any { return parts(windows, s.Old(windows)) }).([]*Window)
+	return list
+}
+
+func parts(windows []*Window, old map[aggregate.CellKey]bool) []*Window {
+	var tagged, reflected bool
+	for _, w := range windows {
+		for i := range w.Rows.rows.cells {
+			reflects := w.Rows.rows.cells[i].cell.Kind == decode.Reflection
+			tagged, reflected = tagged || !reflects, reflected || reflects
+		}
+	}
+	if !tagged || !reflected {
+		return windows
+	}
+	seen := make(map[aggregate.CellKey]bool, 2*len(windows[len(windows)-1].Rows.rows.cells))
+	for _, w := range windows {
+		for i := range w.Rows.rows.cells {
+			seen[w.Rows.rows.cells[i].cell] = true
+		}
+	}
+	list := make([]*Window, len(windows))
+	for n, w := range windows {
+		list[n] = w
+		same, mask := true, make([]byte, len(w.Rows.rows.cells))
+		for i := range w.Rows.rows.cells {
+			k := w.Rows.rows.cells[i].cell
+			tags, reflections := k, k
+			tags.Kind, reflections.Kind = decode.Tag, decode.Reflection
+			uses := seen[tags] && !(old[tags] && seen[reflections] && !old[reflections]) // tags
+			if uses == (k.Kind != decode.Reflection) {
+				mask[i] = 1
+			}
+			same = same && w.Rows.takes(i) == (mask[i] == 1)
+		}
+		if !same {
+			list[n] = w.part(string(mask))
+		}
+	}
+	return list
 }
 
 // Durable reports whether all rows of the windows, which belong to the state, are on disk.
@@ -170,17 +219,20 @@ func (w *Window) Locations(s csig.Signal) []aggregate.LocationStats {
 	return list
 }
 
-// Within returns the window as a part of whole, a sum that includes it, as in Rows.Within: the window
-// itself if its cells use the same kinds of observations alone.
-func (w *Window) Within(whole Rows) *Window {
-	part := *w
-	part.Rows, part.Memo = w.Rows.Within(whole), NewMemo()
-	for i := range w.Rows.rows.cells {
-		if k := w.Rows.rows.cells[i].cell; part.Rows.takes(k) != w.Rows.takes(k) {
-			return &part
-		}
+// Kinds identifies the cells that the window takes part with, if it is a part of other windows; see
+// State.Parts. It is empty otherwise.
+func (w *Window) Kinds() string { return w.Rows.kinds }
+
+// part returns the window as a part in which the cells of the mask count. It keeps the last such part.
+func (w *Window) part(mask string) *Window {
+	last, _ := w.Memo.Get("part", func() any { return new(atomic.Pointer[Window]) }).(*atomic.Pointer[Window])
+	if part := last.Load(); part != nil && part.Rows.kinds == mask {
+		return part
 	}
-	return w
+	part := *w
+	part.Rows.kinds, part.Memo = mask, NewMemo()
+	last.Store(&part)
+	return &part
 }
 
 // warm computes the cells that most clients need, in advance.

@@ -116,7 +116,8 @@ func sum[T any](parts []T, of func(T) Rows) Rows {
 type Rows struct {
 	rows   *tableRows
 	most   int
-	whole  *Rows // decides the kind of each cell; nil: the rows themselves
+	whole  *tableRows // decides which cells have tags; nil: rows
+	kinds  string     // a byte for each cell: 1 if it counts; empty: whole decides
 	left   map[aggregate.CellKey]bool
 	judged *judgement   // nil: judged as one window
 	later  []*tableRows // of the later half of the range
@@ -129,9 +130,9 @@ func (r Rows) Without(cells map[aggregate.CellKey]bool) Rows {
 }
 
 // Within returns the same rows as a part of whole: each cell uses the kind of observations that it uses
-// in whole, so that the parts of a range add up to the range. Cells that whole leaves out stay.
+// in whole, so that the parts of a range add up to the range.
 func (r Rows) Within(whole Rows) Rows {
-	r.whole = &whole
+	r.whole = whole.rows
 	return r
 }
 
@@ -264,7 +265,7 @@ func CellLocations(windows []*Window, sig csig.Signal, later int64, without map[
 func (r Rows) CellLocations(sig csig.Signal) []aggregate.CellLocation {
 	var list []aggregate.CellLocation
 	for k, sums := range r.rows.all {
-		if k.cell.Signal == sig && r.takes(k.cell) {
+		if k.cell.Signal == sig && r.takes(int(r.rows.index[k.cell])) {
 			list = append(list, aggregate.CellLocation{CellID: k.cell.ID(), Location: k.key, Sums: *sums})
 		}
 	}
@@ -279,7 +280,7 @@ func (r Rows) chosen(sig csig.Signal, level func(aggregate.LocationID) aggregate
 	var total aggregate.Sums
 	for i := range r.rows.cells {
 		c := &r.rows.cells[i]
-		if c.cell.Signal != sig || !r.takes(c.cell) {
+		if c.cell.Signal != sig || !r.takes(i) {
 			continue
 		}
 		total, at = aggregate.Sums{}, at[:0]
@@ -295,26 +296,24 @@ func (r Rows) chosen(sig csig.Signal, level func(aggregate.LocationID) aggregate
 	}
 }
 
-// takes reports whether the observations of that kind belong to the rows' cell: its tags if there are
-// any, else its reflections. Tags that are left out do not count beside reflections that are not.
-func (r Rows) takes(k aggregate.CellKey) bool {
-	whole := &r
-	if r.whole != nil {
-		whole = r.whole
-	}
+// takes reports whether the observations of a kind, the cell at i, belong to their cell: its tags if it
+// has any, else its reflections.
+func (r Rows) takes(i int) bool {
+	k := r.rows.cells[i].cell
 	switch {
 	case r.left[k]:
 		return false
-	case k.Kind != decode.Reflection && !whole.left[k]:
-		return true
+	case r.kinds != "":
+		return r.kinds[i] == 1
 	}
-	tags, reflections := k, k
-	tags.Kind, reflections.Kind = decode.Tag, decode.Reflection
-	if _, tagged := whole.rows.index[tags]; !tagged {
-		return true
-	}
-	_, reflected := whole.rows.index[reflections]
-	return (reflected && whole.left[tags] && !whole.left[reflections]) == (k.Kind == decode.Reflection)
+	return k.Kind != decode.Reflection || !r.tagged(k)
+}
+
+// tagged reports whether a cell has tags.
+func (r Rows) tagged(k aggregate.CellKey) bool {
+	k.Kind = decode.Tag
+	_, ok := cmp.Or(r.whole, r.rows).index[k]
+	return ok && !r.left[k]
 }
 
 func locationStats(loc aggregate.LocationID, sums *aggregate.Sums) aggregate.LocationStats {

@@ -179,9 +179,8 @@ func (a *API) exportWindows(ctx context.Context, s *table.State, in *wire.Export
 	}
 	about := a.about(s, k)
 	return tableOf(a, s, cellColumns(about.Unit), a.ExportRows, func(ctx context.Context, write func(*wire.ExportedCell) error) error {
-		windows := s.Last(int(in.GetWindows()))
-		for w, part := range a.parts(s, windows) {
-			v, err := a.partView(ctx, s, windows, w, part, k)
+		for _, w := range s.Parts(s.Last(int(in.GetWindows()))) {
+			v, err := a.windowView(ctx, w, k.signal, k.level)
 			if err != nil {
 				return err
 			}

@@ -153,8 +153,8 @@ func (a *API) locationWindows(s *table.State, signal csig.Signal) []aggregate.Lo
 		length   time.Duration
 	}
 	list, _ := getOrCompute(a.cache, windowsOf{signal, s.Revision, s.Resolution}, func() (list []aggregate.LocationWindow, size int, err error) {
-		for w, part := range a.parts(s, s.Windows) {
-			for _, l := range part.Locations(signal) {
+		for _, w := range s.Parts(s.Windows) {
+			for _, l := range w.Locations(signal) {
 				list = append(list, aggregate.LocationWindow{Start: w.Start.UnixNano(), LocationStats: l})
 			}
 		}

@@ -31,16 +31,11 @@ func (a *API) timeline(ctx context.Context, s *table.State, in *wire.TimelineReq
 		return nil, err
 	}
 	out := &wire.TimelineResponse{About: a.about(s, k), StepS: s.Resolution.Seconds(), HeavyOnly: isFine(s)}
-	windows := s.Last(int(in.GetWindows()))
-	for w, part := range a.parts(s, windows) {
+	for _, w := range s.Parts(s.Last(int(in.GetWindows()))) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		v, err := a.partView(ctx, s, windows, w, part, k)
-		if err != nil {
-			return nil, err
-		}
-		m, err := v.moment(part, k, in)
+		m, err := a.moment(ctx, w, k, in)
 		if err != nil {
 			return nil, err
 		}
@@ -50,13 +45,17 @@ func (a *API) timeline(ctx context.Context, s *table.State, in *wire.TimelineReq
 	return of(s, out)
 }
 
-// moment sums up one window in memory, of which v is the view.
-func (v *view) moment(w *table.Window, k viewKey, in *wire.TimelineRequest) (*wire.Moment, error) {
+// moment sums up one window in memory.
+func (a *API) moment(ctx context.Context, w *table.Window, k viewKey, in *wire.TimelineRequest) (m *wire.Moment, err error) {
+	v, err := a.windowView(ctx, w, k.signal, k.level)
+	if err != nil {
+		return m, err
+	}
 	f, err := v.names.filter(in, k.signal)
 	if err != nil {
-		return nil, err
+		return m, err
 	}
-	m := &wire.Moment{WindowStart: timestamppb.New(w.Start), CompletenessRatio: w.Completeness(), Final: w.Final}
+	m = &wire.Moment{WindowStart: timestamppb.New(w.Start), CompletenessRatio: w.Completeness(), Final: w.Final}
 	for _, i := range v.chosen(&f) {
 		c := &v.cells[i]
 		count(m, c.Observations, c.Heavy, c.State)

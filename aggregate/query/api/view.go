@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"container/list"
 	"context"
-	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -35,12 +34,13 @@ type viewKey struct {
 	length  time.Duration // of a window
 }
 
-// viewOf is a view of certain windows: of the last ones of a revision, or of one window by its start in
-// Unix ns. That is one that the revision added or, if windows is above 1, a part of the last ones.
+// viewOf is a view of certain windows: of the last ones of a revision, or of the one window that
+// a revision added, by its start in Unix ns, and its kinds if it is a part of others.
 type viewOf struct {
 	viewKey
 	revision uint64
 	start    int64
+	kinds    string
 }
 
 // view returns the view, computed once per revision. It includes cells without recent
@@ -66,24 +66,9 @@ func (a *API) view(ctx context.Context, s *table.State, k viewKey) (*view, error
 		cells = func(n *names) []aggregate.CellStats { return cellsIn(windows[0], n, k.signal, k.level) }
 	}
 	k.windows = len(windows)
-	return a.makeView(ctx, viewOf{k, s.Revision, 0}, func(n *names) ([]aggregate.CellStats, []table.CellCoverage) {
+	return a.makeView(ctx, viewOf{k, s.Revision, 0, ""}, func(n *names) ([]aggregate.CellStats, []table.CellCoverage) {
 		return s.Coverage.Cells(cells(n), k.signal, !isFine(s))
 	})
-}
-
-// parts iterates over the last windows of a state, with each as a part of their sum.
-func (a *API) parts(s *table.State, windows []*table.Window) iter.Seq2[*table.Window, *table.Window] {
-	return func(yield func(w, part *table.Window) bool) {
-		if len(windows) == 0 {
-			return
-		}
-		whole := a.sum(s, windows)
-		for _, w := range windows {
-			if !yield(w, w.Within(whole)) {
-				return
-			}
-		}
-	}
 }
 
 // sum adds up the last windows of a state, without cells whose rows are too old.
@@ -101,23 +86,10 @@ func (a *API) sum(s *table.State, windows []*table.Window) table.Rows {
 	return sum
 }
 
-// windowView is the view of one window for itself.
+// windowView is the view of one window, for itself or as a part of others.
 func (a *API) windowView(ctx context.Context, w *table.Window, s csig.Signal, level fabric.Level) (*view, error) {
-	return a.viewIn(ctx, w, viewOf{viewKey{s, level, 1, w.End.Sub(w.Start)}, w.Revision, w.Start.UnixNano()})
-}
-
-// partView is the view of w, one of a state's last windows, as the part of them all.
-func (a *API) partView(ctx context.Context, s *table.State, windows []*table.Window, w, part *table.Window, k viewKey) (*view, error) {
-	if part == w {
-		return a.windowView(ctx, w, k.signal, k.level)
-	}
-	k.windows = len(windows)
-	return a.viewIn(ctx, part, viewOf{k, s.Revision, w.Start.UnixNano()})
-}
-
-func (a *API) viewIn(ctx context.Context, w *table.Window, of viewOf) (*view, error) {
-	return a.makeView(ctx, of, func(n *names) ([]aggregate.CellStats, []table.CellCoverage) {
-		return w.Coverage.Cells(cellsIn(w, n, of.signal, of.level), of.signal, false)
+	return a.makeView(ctx, viewOf{viewKey{s, level, 1, w.End.Sub(w.Start)}, w.Revision, w.Start.UnixNano(), w.Kinds()}, func(n *names) ([]aggregate.CellStats, []table.CellCoverage) {
+		return w.Coverage.Cells(cellsIn(w, n, s, level), s, false)
 	})
 }
 
