@@ -138,7 +138,8 @@ func (k *counting) LowWatermark() int64                                      { r
 func (k *counting) Ahead() int64                                             { return 0 }
 func (k *counting) Close() error                                             { return nil }
 func (k *counting) Count(*window.Settings, window.Tap) (local.Counts, error) { return k.take(), nil }
-func (k *counting) ReadCounts() (local.Counts, error)                        { return k.take(), nil }
+
+func (k *counting) ReadCounts() (local.Counts, error) { return k.take(), nil }
 
 func (k *counting) ReadBatch(b *capture.Batch) error {
 	b.N = 0

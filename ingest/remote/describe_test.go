@@ -72,7 +72,7 @@ func TestNewNamesDuringOutage(t *testing.T) {
 		names func(window int) []int // in addition
 		parts uint64                 // of the description
 	}{
-		"growing":         {0, func(i int) []int { return upTo(i) }, 1},
+		"growing":         {0, upTo, 1},
 		"growing, many":   {describeNames + 100, func(i int) []int { return upTo(describeNames + i) }, 2},
 		"some forgotten":  {0, func(i int) []int { return []int{i} }, 1},
 		"another process": {0, func(i int) []int { return upTo(i)[max(0, i-maxKept):] }, 1},
