@@ -83,8 +83,10 @@ func exceptionCode(err error) int32 {
 func transient(err error) bool {
 	switch code := exceptionCode(err); code {
 	case 0:
+	case codeTooManyParts:
+		return !tooManyPartitions(err)
 	case codeTimeout, codeTooManyQueries, codeSocketTimeout, codeNetwork, codeMemoryLimit,
-		codeTableReadOnly, codeTooManyParts, codeKeeper, codeTooSlow, codeQueryWasCanceled,
+		codeTableReadOnly, codeKeeper, codeTooSlow, codeQueryWasCanceled,
 		codeNoKeeper, codeNoReplicas, codeNoConnections, codeTooFewReplicas, codeQuorumPending, codeUnknownStatus, codeAlterConflict:
 		return true
 	default:
@@ -111,7 +113,14 @@ func refused(err error) bool {
 	case codeUnparsable, codeUnreadable, codeTypeMismatch, codeUnconvertible, codeIncorrectData, codeViolatedConstraint:
 		return true
 	}
-	return false
+	return tooManyPartitions(err)
+}
+
+// tooManyPartitions reports the refusal of an insert for the number of its partitions. It has the
+// code of a table with too many parts, which a server merges in time.
+func tooManyPartitions(err error) bool {
+	e, ok := errors.AsType[*clickhouse.Exception](err)
+	return ok && e.Code == codeTooManyParts && strings.Contains(e.Message, "partitions for single INSERT block")
 }
 
 // connectionLost reports failures of the connection, unlike errors that the server answers.

@@ -73,11 +73,12 @@ func TestTransient(t *testing.T) {
 		err  error
 		want bool
 	}{
-		"refused":       {&net.OpError{Op: "dial", Err: errors.New("refused")}, true},
-		"timeout":       {context.DeadlineExceeded, true},
-		"too many":      {&clickhouse.Exception{Code: codeTooManyParts}, true},
-		"unknown table": {&clickhouse.Exception{Code: codeUnknownTable}, false},
-		"other":         {errors.New("column 3 is wrong"), false},
+		"refused":             {&net.OpError{Op: "dial", Err: errors.New("refused")}, true},
+		"timeout":             {context.DeadlineExceeded, true},
+		"too many parts":      {&clickhouse.Exception{Code: codeTooManyParts}, true},
+		"too many partitions": {&clickhouse.Exception{Code: codeTooManyParts, Message: "Too many partitions for single INSERT block (more than 100)."}, false},
+		"unknown table":       {&clickhouse.Exception{Code: codeUnknownTable}, false},
+		"other":               {errors.New("column 3 is wrong"), false},
 	} {
 		if got := transient(c.err); got != c.want {
 			t.Errorf("%s: %t", name, got)

@@ -60,7 +60,8 @@ var findingTable = recordTable[FindingRow]{
 		return to.Append(r.Producer, r.Incarnation, r.Epoch, r.Seq, r.Kind, r.ID, r.Severity, utcTime(r.From), utcTime(r.To), r.Count,
 			r.Device, r.Port, uint64(r.Location), r.Evidence, r.Packets)
 	},
-	part: func(r *FindingRow) lossExtent { return recordPart(r.Source, r.From, r.To) },
+	part:      func(r *FindingRow) lossExtent { return recordPart(r.Source, r.From, r.To) },
+	partition: func(r *FindingRow) batchKey { return monthly(r.From) },
 }
 
 // WriteFindings stores findings and replaces rows with the same identity. With an outbox it

@@ -53,7 +53,17 @@ var flowTable = recordTable[FlowRow]{
 	into: "flows (producer, incarnation, config_epoch, seq, window_start, resolution_ns, signal, source_kind, src_group, dst_group, " +
 		"src, dst, src_port, dst_port, proto, observations, bytes, measured, sum, min, max, heavy, heavy_sum, location, location_heavy, sampled)",
 	fill: fillFlows, encode: encodeFlows, decode: decodeFlows,
-	part: func(r *FlowRow) lossExtent { return recordPart(r.Source, r.Window, r.Window+r.Resolution) },
+	part:      func(r *FlowRow) lossExtent { return recordPart(r.Source, r.Window, r.Window+r.Resolution) },
+	partition: (*FlowRow).partition,
+}
+
+// partition is the partition of the row, which the rows of a batch's flows share.
+func (r *FlowRow) partition() batchKey {
+	g := secondTable
+	if r.Resolution >= int64(time.Minute) {
+		g = minuteTable
+	}
+	return batchKey{g, partition(g, r.Window)}
 }
 
 // wide returns an address as IPv6; :: for none.

@@ -86,7 +86,7 @@ func (d *delivery) gatherFlows(e *outbox.Entry, in insertion) insertion {
 		}
 		d.following = next.Payload[:0]
 		more, err := decodeRecords(e.Class, next.Payload)
-		if err != nil || in.rows+more.rows > maxBatchRows {
+		if err != nil || more.of != in.of || in.rows+more.rows > maxBatchRows {
 			break
 		}
 		in = in.join(more)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +39,50 @@ func TestGather(t *testing.T) {
 		}
 		closeStore(t, s)
 	})
+}
+
+// TestGatherFlows: flows go to the server together with those of the same day, and no others.
+func TestGatherFlows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer()
+		s := storeBefore(t, f, &Outbox{Dir: t.TempDir(), Interval: time.Hour})
+		for i := range 6 {
+			b := withFlows(uint64(i))
+			b.WindowStart += int64(i/2) * int64(24*time.Hour)
+			if err := errors.Join(s.WriteBlock(t.Context(), b), s.writer.flush(t.Context(), nil)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"rows", "rows", "rows", "flows", "flows", "flows"}; !slices.Equal(f.order, want) || f.records["flows"] != 12 {
+			t.Errorf("came %q with %d flows, want %q with 12", f.order, f.records["flows"], want)
+		}
+		closeStore(t, s)
+	})
+}
+
+// TestManyMonths: no insert has too many partitions, neither of rows that come together nor of
+// one record.
+func TestManyMonths(t *testing.T) {
+	s := openWithOutbox(t)
+	s.deliveries[0].interval = time.Hour
+	var taps []TapRow
+	for i := range 120 {
+		b := withFlows(uint64(i + 1))
+		b.WindowStart += int64(i) * int64(24*time.Hour)
+		if err := s.WriteBlock(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		taps = append(taps, aTap(b.Source, b.Seq, testStart.AddDate(0, i, 0)))
+	}
+	if err := errors.Join(s.WriteTaps(t.Context(), taps), s.Flush(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if flows, taps := rawRows(t, s, "flows"), rawRows(t, s, "taps"); flows != 240 || taps != 120 {
+		t.Errorf("%d flows and %d taps are stored, want 240 and 120", flows, taps)
+	}
 }
 
 // TestGatherRefused: after a joint refusal, only the rows that are refused alone are lost.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -37,6 +38,7 @@ const (
 type insertion struct {
 	into string // table and columns
 	rows int
+	of   batchKey // partition of the rows
 	fill func(to driver.Batch) error
 
 	parts   func() []lossExtent         // of each row
@@ -60,7 +62,7 @@ func (in insertion) singles() []insertion {
 
 // join combines two insertions into the same table.
 func (in insertion) join(o insertion) insertion {
-	all := insertion{into: in.into, rows: in.rows + o.rows, joined: slices.Concat(in.singles(), o.singles())}
+	all := insertion{into: in.into, rows: in.rows + o.rows, of: in.of, joined: slices.Concat(in.singles(), o.singles())}
 	all.fill = func(to driver.Batch) error {
 		for _, one := range all.joined {
 			if err := one.fill(to); err != nil {
@@ -80,6 +82,9 @@ type recordTable[T any] struct {
 	check  func(*T) error // returns an error for an invalid row; may shorten fields
 	append func(to driver.Batch, r *T) error
 	part   func(*T) lossExtent // the missing part if the row is lost
+	// partition of the table; nil for a table without partitions. The rows of a record share it:
+	// servers refuse an insert of many.
+	partition func(*T) batchKey
 
 	// Of tables with many rows, in place of append and of JSON in the outbox.
 	fill   func(to driver.Batch, rows []T) error
@@ -89,6 +94,9 @@ type recordTable[T any] struct {
 
 func (t *recordTable[T]) insertion(rows []T) insertion {
 	in := insertion{into: t.into, rows: len(rows)}
+	if t.partition != nil && len(rows) > 0 {
+		in.of = t.partition(&rows[0])
+	}
 	in.fill = func(to driver.Batch) error {
 		if t.fill != nil {
 			return t.fill(to, rows)
@@ -134,18 +142,37 @@ func writeRecords[T any](ctx context.Context, s *Store, t *recordTable[T], rows 
 		return nil
 	}
 	if len(s.deliveries) == 0 {
-		in := t.insertion(rows)
-		return s.describe("write "+t.what, s.retry.do(ctx, func(ctx context.Context) error { return s.sendRecords(ctx, in) }))
+		for _, part := range t.records(rows) {
+			in := t.insertion(part)
+			if err := s.retry.do(ctx, func(ctx context.Context) error { return s.sendRecords(ctx, in) }); err != nil {
+				return s.describe("write "+t.what, err)
+			}
+		}
+		return nil
 	}
-	for len(rows) > 0 {
-		n := min(len(rows), maxRecordRows)
-		if err := takeRecords(s.deliveries[0], t, rows[:n]); err != nil {
+	for _, part := range t.records(rows) {
+		if err := takeRecords(s.deliveries[0], t, part); err != nil {
 			return s.describe("write "+t.what, err)
 		}
-		rows = rows[n:]
 	}
 	return nil
 }
+
+// records divides rows into those of one record each.
+func (t *recordTable[T]) records(rows []T) (list [][]T) {
+	rows = slices.SortedStableFunc(slices.Values(rows), func(a, b T) int { return cmp.Compare(t.partition(&a).partition, t.partition(&b).partition) })
+	for len(rows) > 0 {
+		n := 1
+		for n < min(len(rows), maxRecordRows) && t.partition(&rows[n]) == t.partition(&rows[0]) {
+			n++
+		}
+		list, rows = append(list, rows[:n]), rows[n:]
+	}
+	return list
+}
+
+// monthly is the partition of records with a time, Unix ns.
+func monthly(ns int64) batchKey { return batchKey{minuteTable, partition(minuteTable, ns)} }
 
 // takeRecords appends rows to the outbox as one record.
 func takeRecords[T any](d *delivery, t *recordTable[T], rows []T) error {

@@ -53,7 +53,8 @@ var tapTable = recordTable[TapRow]{
 			utcTime(r.From), utcTime(r.To), r.Packets, r.Bytes, r.Frames, r.Tags, r.Reflections, r.Observations, r.Stored, r.Overflow, r.Late,
 			r.Rejected, r.Untouched, r.Trimmed, r.KernelDrops, r.Freezes, r.SuperFrames, r.Lost, r.SkewNS)
 	},
-	part: func(r *TapRow) lossExtent { return recordPart(r.Source, r.From, r.To) },
+	part:      func(r *TapRow) lossExtent { return recordPart(r.Source, r.From, r.To) },
+	partition: func(r *TapRow) batchKey { return monthly(r.From) },
 }
 
 // WriteTaps stores rows of taps and replaces rows with the same identity. With an outbox it
