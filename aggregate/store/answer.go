@@ -85,7 +85,7 @@ func (c *cellScanner) finish(r *aggregate.CellStats) {
 		}
 	}
 	r.Sustained, r.AnyJudged, r.AnyLoaded, r.Silent = c.sustained, c.judged, c.loaded, c.silent
-	if r.Lasted = 0; r.Since > 0 {
+	if r.Lasted = 0; r.Sustained { // windows have neither
 		r.Lasted = c.end - r.Since
 	}
 	r.Judge(c.thresholds)

@@ -13,6 +13,32 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
+// TestStatesFromZero: a cell is congested since 1970, which some simulators begin in, as since any
+// other time.
+func TestStatesFromZero(t *testing.T) {
+	sequential(t)
+	s := openStore(t)
+	writeAncestry(t, s)
+	var list []*aggregate.Block
+	for w := range int64(3) {
+		list = append(list, blockOf([]row{{
+			resolution: int64(time.Second), window: w * int64(time.Second), seq: uint64(w), source: aggregate.Source{Producer: 1},
+			signal: uint8(csig.MinABW), kind: 1, src: 10, dst: 3, location: 5, observations: 100, heavy: 50, heavySum: 500, sum: 1000, min: 10, max: 10,
+			distCode: []uint16{3}, distCount: []uint64{100},
+		}}))
+	}
+	write(t, s, list)
+	q := Question{Signal: csig.MinABW, From: time.Unix(0, 0), To: time.Unix(3, 0), Resolution: time.Second}
+	got, err := s.Cells(t.Context(), q)
+	if err != nil || len(got) != 1 {
+		t.Fatalf("%d cells: %v", len(got), err)
+	}
+	if c := got[0]; c.State != aggregate.Congested || !c.Sustained || c.Since != 0 || c.Lasted != int64(3*time.Second) || c.CongestedWindows != 3 {
+		t.Errorf("%s since %d for %d ns, congested in %d windows", c.State, c.Since, c.Lasted, c.CongestedWindows)
+	}
+	checkView(t, s, &q, got)
+}
+
 // TestStatesInMemory: the states and trends of the last windows in memory, which outlast the
 // windows kept there, equal those of the views over the rows. Some cells are congested and some
 // are not, some windows have few samples or no threshold, and there are more than

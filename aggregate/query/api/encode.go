@@ -42,7 +42,7 @@ func (n *names) appendCell(b []byte, c *aggregate.CellStats, by *table.CellCover
 	b = append(b, `","state":"`...)
 	b = append(b, c.State.String()...)
 	b = append(b, '"')
-	if c.Since > 0 {
+	if c.Lasted > 0 {
 		b = append(b, `,"since":"`...)
 		b = time.Unix(0, c.Since).UTC().AppendFormat(b, time.RFC3339Nano)
 		b = append(b, `","sustained_s":`...)
@@ -172,7 +172,7 @@ func stateOf(s aggregate.State) wire.State { return wire.State(s) + wire.State_S
 
 // sinceOf is the time since when a cell is congested, nil if it is not.
 func sinceOf(v *aggregate.Verdict) *timestamppb.Timestamp {
-	if v.Since == 0 {
+	if v.Lasted == 0 {
 		return nil
 	}
 	return timestamppb.New(time.Unix(0, v.Since))

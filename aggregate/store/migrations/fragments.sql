@@ -167,7 +167,7 @@ SELECT
         kind,
         arrayMax(arrayMap(m -> if(bitAnd(m, 6) = 4, m, 0), marks)) AS last_below,
         intDiv(arrayFirst(m -> bitAnd(m, 6) = 6 AND m > last_below, marks), 8) AS since,
-        since > 0 AS sustained,
+        arrayExists(m -> bitAnd(m, 6) = 6 AND m > last_below, marks) AS sustained,
         arrayExists(m -> bitAnd(m, 6) > 0, marks) AS any_judged,
         arrayExists(m -> bitAnd(m, 1) = 1, marks) AS any_loaded,
         length(marks) > 0 AS seen,
