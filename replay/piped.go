@@ -33,7 +33,7 @@ type PipedCapture struct {
 func pipeSource(cfg *Config) *source {
 	return &source{
 		path: cfg.Piped.Name, chunks: []capture.Chunk{{}}, witness: cfg.hasWays() && cfg.isWitness(cfg.Piped.Taps),
-		id: aggregate.Source{Producer: cfg.Piped.ID, Incarnation: settingsID(cfg, -1), Epoch: cfg.Epoch},
+		id: aggregate.Source{Producer: cfg.Piped.ID, Incarnation: settingsID(cfg, -1, ""), Epoch: cfg.Epoch},
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
 // The same file gives the same blocks and taps, whoever reads which chunk, and at any pace.
@@ -150,6 +151,33 @@ func TestCut(t *testing.T) {
 	}
 	if !reflect.DeepEqual(paced.sorted(), want.sorted()) {
 		t.Error("paced: blocks differ")
+	}
+}
+
+// TestRenamed: a copy under another name is the same capture. Its rows are another run if its tap has
+// the file's name.
+func TestRenamed(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*scenario.Scenario)
+		same   bool
+	}{{"classic", classic, false}, {"pcapng", singleFile, true}} {
+		rec := shared(t, test.change)
+		twin := filepath.Join(t.TempDir(), "twin.pcap")
+		truncate(t, rec.files[0], twin, 1)
+		var of [2]aggregate.Source
+		for i, file := range []string{rec.files[0], twin} {
+			cfg := rec.config(&blocks{})
+			cfg.Files = []string{file}
+			r, err := replay.New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			of[i] = r.Sources()[0].Source
+		}
+		if of[0].Producer != of[1].Producer || (of[0] == of[1]) != test.same {
+			t.Errorf("%s: %+v and, renamed, %+v", test.name, of[0], of[1])
+		}
 	}
 }
 

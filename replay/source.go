@@ -48,7 +48,9 @@ func openSource(path string, cfg *Config) (*source, error) {
 		return nil, err
 	}
 	s := &source{path: path, size: info.Size()}
-	s.witness = cfg.hasWays() && cfg.isWitness(s.firstTaps(r))
+	var batch capture.Batch
+	_ = r.ReadBatch(&batch) // errors in the file are reported when it is replayed
+	interfaces := r.Interfaces()
 	r.Close()
 	content, err := contentID(path, info.Size())
 	if err != nil {
@@ -61,8 +63,18 @@ func openSource(path string, cfg *Config) (*source, error) {
 	if s.chunks, err = capture.Chunks(path, chunkBytes); err != nil {
 		return nil, err
 	}
-	s.id = aggregate.Source{Producer: content, Incarnation: settingsID(cfg, chunkBytes), Epoch: cfg.Epoch}
+	s.witness = cfg.hasWays() && cfg.isWitness(s.firstTaps(interfaces))
+	s.id = aggregate.Source{Producer: content, Incarnation: settingsID(cfg, chunkBytes, s.fileTap(interfaces)), Epoch: cfg.Epoch}
 	return s, nil
+}
+
+// fileTap returns the name of a tap that comes from the file's name, if the capture begins with an
+// interface without one. Under another name the file then has rows of another tap.
+func (s *source) fileTap(interfaces []capture.Interface) string {
+	if len(interfaces) > 0 && !slices.ContainsFunc(interfaces, func(i capture.Interface) bool { return i.Name == "" }) {
+		return ""
+	}
+	return s.tapName(nil, 0)
 }
 
 // hasWays reports whether rows use evidence of paths, which mid-fabric taps may add to.
@@ -77,10 +89,7 @@ func (cfg *Config) isWitness(taps []string) bool {
 }
 
 // firstTaps returns the names of the taps with which a capture begins.
-func (s *source) firstTaps(r *capture.Reader) (names []string) {
-	var batch capture.Batch
-	_ = r.ReadBatch(&batch) // errors in the file are reported when it is replayed
-	interfaces := r.Interfaces()
+func (s *source) firstTaps(interfaces []capture.Interface) (names []string) {
 	for i := range max(len(interfaces), 1) {
 		names = append(names, s.tapName(interfaces, uint32(i)))
 	}
@@ -125,11 +134,14 @@ func contentID(path string, size int64) (uint64, error) {
 }
 
 // settingsID identifies the settings that determine a file's rows, apart from the configuration
-// epoch.
-func settingsID(cfg *Config, chunkBytes int64) uint64 {
+// epoch. tap is the one that the file's name selects, if any.
+func settingsID(cfg *Config, chunkBytes int64, tap string) uint64 {
 	h := xxhash.New()
 	fmt.Fprintf(h, "pipeline %d resolutions %v fine-heavy %v keys %d flows %v untouched %v repeat %v chunk %d taps %s",
 		pipelineVersion, cfg.Resolutions, cfg.FineHeavyOnly, cfg.MaxSeries, cfg.Flows, cfg.LocateUntouched, cfg.UDPRepeat, chunkBytes, cfg.TapSettings)
+	if tap != "" {
+		fmt.Fprintf(h, " file %q", tap)
+	}
 	if cfg.Dedup > 0 {
 		fmt.Fprintf(h, " dedup %s", cfg.Dedup)
 	}

@@ -34,7 +34,7 @@ func TestSettingsID(t *testing.T) {
 			continue
 		}
 		var a, b Config
-		if change(&b.Settings); settingsID(&a, 0) == settingsID(&b, 0) {
+		if change(&b.Settings); settingsID(&a, 0, "") == settingsID(&b, 0, "") {
 			t.Errorf("settings with another %s have the same identity", name)
 		}
 	}
