@@ -29,6 +29,10 @@ const (
 	OverflowGroup    GroupID    = 1
 )
 
+// EndOfTime is the end of all times: windows and observations lie in [0, EndOfTime), Unix ns, the
+// years 1970 to 2105.
+const EndOfTime = int64(136*365+33) * 24 * int64(time.Hour)
+
 // Source identifies the producer of a block. With Block.Seq it gives rows an identity: the same
 // rows sent again replace themselves.
 type Source struct {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
 )
 
 // batchFormat is the version of an encoded batch. Version 1 has no samples: they equal the
@@ -73,7 +75,7 @@ func (e *encoder) decode(in []byte, b *batch) error {
 		return err
 	}
 	for _, v := range values {
-		if v >= uint64(endOfTime) {
+		if v >= uint64(aggregate.EndOfTime) {
 			return errColumns
 		}
 		b.windowStart = append(b.windowStart, time.Unix(0, int64(v)).UTC())

@@ -114,7 +114,7 @@ func TestWriteBlockRefuses(t *testing.T) {
 	for name, b := range map[string]*aggregate.Block{
 		"resolution": {Resolution: int64(7 * time.Second)},
 		"before":     {Resolution: int64(time.Second), WindowStart: -1},
-		"after":      {Resolution: int64(time.Second), WindowStart: endOfTime},
+		"after":      {Resolution: int64(time.Second), WindowStart: aggregate.EndOfTime},
 	} {
 		if err := s.WriteBlock(t.Context(), b); err == nil {
 			t.Errorf("%s: taken", name)
@@ -127,7 +127,7 @@ func TestEndsOfTime(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
 	for _, g := range []time.Duration{time.Millisecond, time.Second, time.Minute} {
-		for _, start := range []int64{0, endOfTime - int64(time.Minute)} {
+		for _, start := range []int64{0, aggregate.EndOfTime - int64(time.Minute)} {
 			r := row{resolution: int64(g), window: start, signal: 1, kind: 1, observations: 15}
 			write(t, s, blocks([]row{r}))
 			from := time.Unix(0, start)

@@ -96,10 +96,11 @@ FROM %s WHERE %s ORDER BY severity DESC, last DESC, kind, id LIMIT %d`, saturate
 }
 
 // NewFindingRow converts a finding to its stored row, under the source of the blocks beside it.
+// Times outside of 1970 to 2105, of packets with a wrong clock, become the nearest valid ones.
 // seq, with the finding's kind and ID, identifies it among the producer's findings.
 func NewFindingRow(f *finding.Finding, source aggregate.Source, seq uint64) FindingRow {
 	row := FindingRow{
-		Source: source, Seq: seq, Kind: f.Kind.String(), ID: f.ID, Severity: string(f.Kind.Severity()), From: f.From, To: f.To, Count: f.Count,
+		Source: source, Seq: seq, Kind: f.Kind.String(), ID: f.ID, Severity: string(f.Kind.Severity()), From: validTime(f.From), To: validTime(f.To), Count: f.Count,
 		Device: f.Device, Port: f.Port, Location: f.Location, Evidence: f.Evidence,
 	}
 	for _, p := range f.Packets {
@@ -107,3 +108,5 @@ func NewFindingRow(f *finding.Finding, source aggregate.Source, seq uint64) Find
 	}
 	return row
 }
+
+func validTime(ns int64) int64 { return min(max(ns, 0), aggregate.EndOfTime-1) }

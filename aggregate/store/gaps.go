@@ -155,7 +155,7 @@ func (s *Store) sendGaps(ctx context.Context, list []gap) error {
 }
 
 func (g *gap) appendTo(to driver.Batch) error {
-	utc := func(ns int64) time.Time { return time.Unix(0, min(max(ns, 0), endOfTime)).UTC() }
+	utc := func(ns int64) time.Time { return time.Unix(0, min(max(ns, 0), aggregate.EndOfTime)).UTC() }
 	return to.Append(g.Producer, g.Incarnation, g.Epoch, uint64(max(g.Resolution, 0)), utc(g.From), utc(g.To),
 		g.Rows, g.Observations, g.Reason, g.ID, utc(g.At), g.LogClass, g.FirstSeq, g.LastSeq)
 }

@@ -49,7 +49,7 @@ func (q *Question) check(windowed bool) error {
 		return fail("resolution %s: expected 1m, 1s or less than 1s", q.Resolution)
 	}
 	switch {
-	case q.From.Before(time.Unix(0, 0)) || q.To.After(time.Unix(0, endOfTime)):
+	case q.From.Before(time.Unix(0, 0)) || q.To.After(time.Unix(0, aggregate.EndOfTime)):
 		return fail("range %s to %s: expected times in 1970 to 2105", stamp(q.From), stamp(q.To))
 	case from >= to:
 		return fail("from %s is not before to %s", stamp(q.From), stamp(q.To))
@@ -66,7 +66,9 @@ func (q *Question) check(windowed bool) error {
 }
 
 // Everything returns the range of all times that can be stored.
-func Everything() (from, to time.Time) { return time.Unix(0, 0).UTC(), time.Unix(0, endOfTime).UTC() }
+func Everything() (from, to time.Time) {
+	return time.Unix(0, 0).UTC(), time.Unix(0, aggregate.EndOfTime).UTC()
+}
 
 // maxSteps bounds the windows of an answer.
 const maxSteps = 100_000

@@ -287,7 +287,7 @@ func recordPart(s aggregate.Source, from, to int64) lossExtent {
 
 // checkTimes requires a range within the server's times.
 func checkTimes(from, to int64) error {
-	if from < 0 || to < from || to >= endOfTime {
+	if from < 0 || to < from || to >= aggregate.EndOfTime {
 		return fmt.Errorf("times %d to %d ns: expected an order, in 1970 to 2105", from, to)
 	}
 	return nil

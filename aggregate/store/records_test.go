@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -46,6 +47,15 @@ func aFinding(source aggregate.Source, seq uint64, at time.Time) FindingRow {
 	return FindingRow{
 		Source: source, Seq: seq, Kind: "rogue-insertion", ID: 77, Severity: SeverityError, From: at.UnixNano(), To: at.UnixNano() + 5, Count: 3,
 		Device: "leaf1", Port: "up1", Location: 5, Evidence: "S=31 'then' 4\n", Packets: []uint64{9, 1 << 63},
+	}
+}
+
+// TestFindingTimes: a finding of packets with a wrong clock can be stored.
+func TestFindingTimes(t *testing.T) {
+	f := finding.Finding{Kind: finding.OrphanTag, From: -1, To: aggregate.EndOfTime + 1, Count: 2}
+	row := NewFindingRow(&f, aggregate.Source{}, 1)
+	if err := findingTable.check(&row); err != nil || row.From != 0 || row.To != aggregate.EndOfTime-1 {
+		t.Errorf("from %d to %d: %v", row.From, row.To, err)
 	}
 }
 
@@ -176,7 +186,7 @@ func TestRecordsRefused(t *testing.T) {
 	s := openStore(t)
 	for name, write := range map[string]func() error{
 		"tap before 1970":     func() error { return s.WriteTaps(t.Context(), []TapRow{{From: -1}}) },
-		"tap after 2105":      func() error { return s.WriteTaps(t.Context(), []TapRow{{To: endOfTime}}) },
+		"tap after 2105":      func() error { return s.WriteTaps(t.Context(), []TapRow{{To: aggregate.EndOfTime}}) },
 		"tap backwards":       func() error { return s.WriteTaps(t.Context(), []TapRow{{From: 2, To: 1}}) },
 		"finding of severity": func() error { return s.WriteFindings(t.Context(), []FindingRow{{Severity: "high"}}) },
 	} {

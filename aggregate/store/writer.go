@@ -21,10 +21,6 @@ const (
 	maxFreeBatches = 3
 )
 
-// endOfTime is the end of the server's times: windows lie in [0, endOfTime), Unix ns, the years
-// 1970 to 2105.
-const endOfTime = int64(136*365+33) * 24 * int64(time.Hour)
-
 // WriterStats counts the writer's work since the store was opened.
 type WriterStats struct {
 	Rows    uint64 // written
@@ -106,7 +102,7 @@ func keyOf(b *aggregate.Block) (batchKey, error) {
 	if err != nil {
 		return batchKey{}, fmt.Errorf("write block: %w", err)
 	}
-	if b.WindowStart < 0 || b.WindowStart >= endOfTime {
+	if b.WindowStart < 0 || b.WindowStart >= aggregate.EndOfTime {
 		return batchKey{}, fmt.Errorf("write block: window at %d ns: expected a time in 1970 to 2105, check the capture's clock", b.WindowStart)
 	}
 	return batchKey{g, partition(g, b.WindowStart)}, nil

@@ -118,6 +118,7 @@ func TestRejections(t *testing.T) {
 		{aggregate.RejectNoTime, "no_time", func(o *decode.Observation) { o.TimeNS, o.Flags = 0, o.Flags|decode.NoTime }},
 		{aggregate.RejectInvalid, "invalid", func(o *decode.Observation) { o.TimeNS = -1 }},
 		{aggregate.RejectInvalid, "invalid", func(o *decode.Observation) { o.TimeNS = 1<<63 - 1 }},
+		{aggregate.RejectInvalid, "invalid", func(o *decode.Observation) { o.TimeNS = aggregate.EndOfTime }},
 		{aggregate.RejectInvalid, "invalid", func(o *decode.Observation) { o.Kind = 3 }},
 		{aggregate.RejectInvalid, "invalid", func(o *decode.Observation) { o.Kind = 0 }},
 		{aggregate.RejectInvalid, "invalid", func(o *decode.Observation) { o.Tag.Layout = csig.Layout{} }},

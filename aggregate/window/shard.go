@@ -246,8 +246,8 @@ func (s *Shard) admit(ctx context.Context, i int) error {
 	return s.assignWindow(ctx, i)
 }
 
-// maxTime leaves room for sums of times and durations.
-const maxTime = math.MaxInt64 / 2
+// maxTime is the latest valid time: stores hold no later ones.
+const maxTime = aggregate.EndOfTime - 1
 
 func (s *Shard) reject(i int) (aggregate.Rejection, bool) {
 	o := &s.batch[i]

@@ -91,6 +91,18 @@ func reflecting() *capture.Frame {
 // TestMirrors: tags and reflections in a mirror session count if the tap holds such sessions.
 // Elsewhere anybody can have sent them: they are orphans of the packet around them, whatever its
 // encapsulation, and enter no window.
+// TestTallyTimes: times that no store holds are none of the tap's.
+func TestTallyTimes(t *testing.T) {
+	l := stream(t, decode.Ethernet, decode.Mirrors{})
+	frames := []capture.Frame{{TimeNS: aggregate.EndOfTime}, {TimeNS: 5}, {TimeNS: -1}, {TimeNS: aggregate.EndOfTime - 1}, {TimeNS: 1, NoTime: true}}
+	if err := l.Add(t.Context(), frames); err != nil {
+		t.Fatal(err)
+	}
+	if tally := l.Tally(); tally.Packets != 5 || tally.Timed != 2 || tally.First != 5 || tally.Last != aggregate.EndOfTime-1 {
+		t.Errorf("%+v", tally)
+	}
+}
+
 func TestMirrors(t *testing.T) {
 	const gre, udp = 47, 17
 	every := decode.Mirrors{ERSPAN: true, GRETAP: true, VXLAN: decode.DefaultVXLANPort, TZSP: decode.TZSPPort}

@@ -18,7 +18,7 @@ import (
 // Tally counts the frames of a Stream. The zero value is ready.
 type Tally struct {
 	Packets, WireBytes uint64
-	Timed              uint64                    // packets that have a time
+	Timed              uint64                    // packets that have a time in 1970 to 2105
 	First, Last        int64                     // times of the earliest and latest of these, Unix ns; 0 without any
 	Frames             [decode.NumReasons]uint64 // by decoding result
 	Found              EncodingCounts            // observations by kind, layout and type
@@ -30,7 +30,7 @@ func (t *Tally) count(frames []capture.Frame) {
 	for i := range frames {
 		f := &frames[i]
 		bytes += uint64(f.WireLen)
-		if !f.NoTime {
+		if !f.NoTime && f.TimeNS >= 0 && f.TimeNS <= maxTime {
 			timed++
 			first, last = min(first, f.TimeNS), max(last, f.TimeNS)
 		}
