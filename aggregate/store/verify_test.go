@@ -214,6 +214,32 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// TestVerifyFoldedGaps: windows that lack rows which a gap records are no fault, unless the gap is of
+// packets that were never taken.
+func TestVerifyFoldedGaps(t *testing.T) {
+	sequential(t)
+	s := verified(t, 1)
+	from := testStart.Truncate(time.Second).UnixNano()
+	second := lossExtent{Producer: 1, Incarnation: 2, Epoch: 3, Resolution: int64(time.Second), From: from, To: from + int64(time.Second), Rows: 1}
+	if err := s.migrator.Exec(t.Context(), "ALTER TABLE csigscope.partials_1s DELETE WHERE producer = 1 SETTINGS mutations_sync = 2"); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		reason string
+		broken bool
+	}{{"", true}, {GapDrops, true}, {string(lostFull), false}} {
+		if test.reason != "" {
+			if err := s.sendGaps(t.Context(), gapsOf([]lossExtent{second}, test.reason, 9, time.Now())); err != nil {
+				t.Fatal(err)
+			}
+		}
+		found := faults(t, s)
+		if (found[fold] > 0) != test.broken || (found["fine windows exceed their second"] > 0) != test.broken {
+			t.Errorf("with a gap %q: %v, want faults: %t", test.reason, found, test.broken)
+		}
+	}
+}
+
 func TestVerifyRuns(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
