@@ -75,6 +75,7 @@ type delivery struct {
 	apart     [numClasses]uint64
 	waits     [numClasses]*wait // for a class whose next record is not due
 	outage    bool              // a record could not be sent: verify the stored rows
+	tidied    time.Time
 	// sure reports, by class, whether the server took the previous record at the first attempt.
 	// Until then a record may have been sent before, even by an earlier process.
 	sure [numResolutionTables]bool
@@ -134,9 +135,13 @@ func (d *delivery) run(ctx context.Context) {
 		return
 	}
 	d.outage = true // the server may have lost rows in the meantime
+	d.tidied = time.Now()
 	d.boundNewer()
 	backoff := newBackoff()
 	for ctx.Err() == nil {
+		if !d.outage && time.Since(d.tidied) >= d.tidyEvery() { // records may come without a pause
+			d.tidy(ctx)
+		}
 		e, ok, wait, err := d.next()
 		switch {
 		case err != nil:
@@ -344,6 +349,9 @@ func (d *delivery) note(change func()) {
 	d.changed = make(chan struct{})
 }
 
+// tidyEvery is how often kept records are looked at.
+func (d *delivery) tidyEvery() time.Duration { return max(d.keep/10, time.Second) }
+
 // idle waits for the next record, and maintains the kept records meanwhile.
 func (d *delivery) idle(ctx context.Context) {
 	if d.outage {
@@ -352,7 +360,7 @@ func (d *delivery) idle(ctx context.Context) {
 	d.tidy(ctx)
 	_ = d.appendPending() // logs its error, and is retried
 	d.log.Save()
-	wait := min(max(d.keep/10, time.Second), time.Minute)
+	wait := min(d.tidyEvery(), time.Minute)
 	if len(d.notDue()) > 0 {
 		wait = firstPause
 	}

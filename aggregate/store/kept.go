@@ -54,6 +54,7 @@ func (d *delivery) confirmStored(ctx context.Context, e *outbox.Entry, class int
 // tidy removes acknowledged segments that were kept long enough, after verifying once more that
 // the server has them.
 func (d *delivery) tidy(ctx context.Context) {
+	d.tidied = time.Now()
 	for _, s := range d.log.Acked() {
 		if !s.Acked || d.now().Sub(s.AckedAt) < d.keep {
 			continue
