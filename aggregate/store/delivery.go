@@ -32,7 +32,8 @@ type target interface {
 	sendGaps(ctx context.Context, list []gap) error
 	namesTarget
 	endRuns(ctx context.Context, e *ending) error
-	present(ctx context.Context, table int, probes []rowSample) (map[rowSample]bool, error)
+	present(ctx context.Context, class int, probes []rowSample) (map[rowSample]bool, error)
+	keeps(ctx context.Context, class int) (time.Duration, error)
 	trimmed(ctx context.Context, class int, list []lossExtent) ([]bool, error)
 }
 

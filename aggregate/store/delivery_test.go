@@ -121,12 +121,14 @@ func (f *fakeServer) endRuns(_ context.Context, e *ending) error {
 	return nil
 }
 
-func (f *fakeServer) present(_ context.Context, _ int, probes []rowSample) (map[rowSample]bool, error) {
+func (*fakeServer) keeps(context.Context, int) (time.Duration, error) { return 6 * time.Hour, nil }
+
+func (f *fakeServer) present(_ context.Context, class int, probes []rowSample) (map[rowSample]bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	found := map[rowSample]bool{}
 	for _, p := range probes {
-		if _, ok := f.rows[p]; ok {
+		if _, ok := f.rows[p]; ok || class == flowsClass && f.records["flows"] > 0 {
 			found[p] = true
 		}
 	}
@@ -311,6 +313,50 @@ func TestServerForgets(t *testing.T) {
 		if f.tokens[""] != 30 {
 			t.Errorf("%d rows without a token, want those that were forgotten", f.tokens[""])
 		}
+	})
+}
+
+// TestExpired: rows that are missing because they expired are not sent again by the next command.
+func TestExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, o := newFakeServer(), &Outbox{Dir: t.TempDir()}
+		for _, after := range []struct {
+			time.Duration
+			want uint64
+		}{{5 * time.Hour, 10}, {7 * time.Hour, 0}} {
+			s := storeBefore(t, f, o)
+			put(t, s, 1, 1, 10*time.Millisecond, 10)
+			if err := s.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			closeStore(t, s)
+			f.forget(1)
+			time.Sleep(after.Duration)
+			s = storeBefore(t, f, o)
+			s.deliveries[0].start()
+			time.Sleep(20 * time.Minute) // until they are no longer kept
+			if got := f.observations(); got != after.want {
+				t.Errorf("after %s: %d observations, want %d", after.Duration, got, after.want)
+			}
+			closeStore(t, s)
+			f.forget(1)
+		}
+	})
+}
+
+// TestSteadyStream: sent records are dropped while others keep coming.
+func TestSteadyStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer()
+		s := storeBefore(t, f, &Outbox{Dir: t.TempDir(), Keep: 2 * time.Second, Interval: time.Second})
+		for seq := range uint64(1500) {
+			put(t, s, 1, seq, time.Second, 1)
+			time.Sleep(20 * time.Millisecond)
+		}
+		if kept, sent := s.deliveries[0].log.Acked(), s.WriterStats().Rows; len(kept) > 6 || sent < 1400 {
+			t.Errorf("%d segments are kept for 2 s after %d rows were sent", len(kept), sent)
+		}
+		closeStore(t, s)
 	})
 }
 

@@ -95,6 +95,28 @@ func TestFlowsOfBlocks(t *testing.T) {
 	})
 }
 
+// TestFlowsLost: flows that the server lost are sent again, once.
+func TestFlowsLost(t *testing.T) {
+	s := openWithOutbox(t)
+	for seq := range uint64(3) {
+		if err := s.WriteBlock(t.Context(), withFlows(seq)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	truncate(t, s, "flows")
+	for range 2 {
+		if !s.deliveries[0].verify(t.Context()) {
+			t.Fatal("the server could not be asked")
+		}
+		if got := rawRows(t, s, "flows"); got != 6 {
+			t.Errorf("%d flows are stored, want 6", got)
+		}
+	}
+}
+
 // TestFlowsStored: a query returns the flows of a stored block.
 func TestFlowsStored(t *testing.T) {
 	s := openStore(t)

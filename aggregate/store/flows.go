@@ -55,6 +55,7 @@ var flowTable = recordTable[FlowRow]{
 	fill: fillFlows, encode: encodeFlows, decode: decodeFlows,
 	part:      func(r *FlowRow) lossExtent { return recordPart(r.Source, r.Window, r.Window+r.Resolution) },
 	partition: (*FlowRow).partition,
+	probe:     (*FlowRow).probe,
 }
 
 // partition is the partition of the row, which the rows of a batch's flows share.

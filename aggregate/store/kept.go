@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
 )
@@ -16,11 +17,11 @@ import (
 // ones again: the server may have lost its disk, been restored from a backup, or lost power
 // before its files were on disk. Gaps, taps and findings are few and are sent again without
 // asking. Names are not, since later ones may have replaced them. Rows deleted by Trim, in any
-// process, stay deleted. It reports whether all batches were verified.
+// process, stay deleted, as do rows that may have expired. It reports whether all batches were verified.
 func (d *delivery) verify(ctx context.Context) bool {
 	for _, s := range d.log.Acked() {
 		switch {
-		case s.Class < numResolutionTables:
+		case hasProbes(s.Class):
 			if !d.verifySegment(ctx, s) {
 				return false
 			}
@@ -32,6 +33,9 @@ func (d *delivery) verify(ctx context.Context) bool {
 	}
 	return true
 }
+
+// hasProbes reports whether the labels of a class have probes.
+func hasProbes(class int) bool { return class < numResolutionTables || class == flowsClass }
 
 // confirmStored sends the rows of the last sent batch once more, without its token, unless the
 // server has them. A server that dies while it takes a batch may come back with the token and
@@ -59,7 +63,7 @@ func (d *delivery) tidy(ctx context.Context) {
 		if !s.Acked || d.now().Sub(s.AckedAt) < d.keep {
 			continue
 		}
-		if d.keep > 0 && s.Class < numResolutionTables && !d.verifySegment(ctx, s) {
+		if d.keep > 0 && hasProbes(s.Class) && !d.verifySegment(ctx, s) {
 			return
 		}
 		if err := d.log.Release(s); err != nil {
@@ -113,7 +117,7 @@ func (d *delivery) missing(ctx context.Context, s outbox.Segment) (map[uint64]bo
 	defer r.Close()
 	missing := make(map[uint64]bool)
 	var probes []rowSample
-	var of []uint64
+	var of []outbox.Entry
 	ask := func() error {
 		ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 		defer cancel()
@@ -123,11 +127,20 @@ func (d *delivery) missing(ctx context.Context, s outbox.Segment) (map[uint64]bo
 		}
 		var gone []lossExtent
 		var from []uint64
+		keeps := time.Duration(0)
 		for i, p := range probes {
-			if !found[p] {
+			if found[p] {
+				continue
+			}
+			if keeps == 0 {
+				if keeps, err = d.to.keeps(ctx, s.Class); err != nil {
+					return err
+				}
+			}
+			if d.now().Sub(of[i].At) < keeps {
 				// A probe does not have the window's length.
 				gone = append(gone, lossExtent{Producer: p.Producer, Incarnation: p.Incarnation, Epoch: p.Epoch, From: p.Window, To: p.Window + 1})
-				from = append(from, of[i])
+				from = append(from, of[i].First)
 			}
 		}
 		trimmed, err := d.to.trimmed(ctx, s.Class, gone)
@@ -160,7 +173,7 @@ func (d *delivery) missing(ctx context.Context, s outbox.Segment) (map[uint64]bo
 			}
 		}
 		for _, p := range list {
-			probes, of = append(probes, p), append(of, e.First)
+			probes, of = append(probes, p), append(of, e)
 		}
 	}
 }
@@ -189,13 +202,17 @@ func (d *delivery) resend(ctx context.Context, s outbox.Segment, batches map[uin
 			return err
 		}
 		var b batch
-		if payload == nil || d.sending.decode(payload, &b) != nil {
+		if payload == nil || s.Class != flowsClass && d.sending.decode(payload, &b) != nil {
 			d.report(outbox.Damaged, &e)
 			d.log.Count(outbox.Damaged, outbox.Lost{Records: 1, Weight: e.Weight})
 			continue
 		}
 		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
-		err = d.to.sendBatch(attempt, &b, "")
+		if s.Class == flowsClass {
+			err = d.sendAgain(attempt, s.Class, payload)
+		} else {
+			err = d.to.sendBatch(attempt, &b, "")
+		}
 		cancel()
 		if err != nil {
 			return err

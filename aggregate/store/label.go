@@ -60,6 +60,14 @@ func (l *label) extent() (all outbox.Extent) {
 	return all
 }
 
+// probe identifies the row among those of its block, as far as a probe of partials does.
+func (r *FlowRow) probe() rowSample {
+	return rowSample{
+		Window: r.Window, Signal: uint8(r.Signal), Kind: uint8(r.Kind), SrcGroup: uint64(r.SrcGroup), DstGroup: uint64(r.DstGroup),
+		Epoch: r.Epoch, Producer: r.Producer, Incarnation: r.Incarnation, Seq: r.Seq,
+	}
+}
+
 // parseLabel returns an empty label for invalid text.
 func parseLabel(text []byte) label {
 	var l label
@@ -109,14 +117,17 @@ func (b *batch) partOf(i int) lossExtent {
 // maxProbes bounds the rows of one query.
 const maxProbes = 300
 
-// present returns those of up to maxProbes rows that the server has.
-func (s *Store) present(ctx context.Context, g int, probes []rowSample) (map[rowSample]bool, error) {
+// present returns those of up to maxProbes rows of partials or flows that the server has.
+func (s *Store) present(ctx context.Context, class int, probes []rowSample) (map[rowSample]bool, error) {
 	found := make(map[rowSample]bool, len(probes))
 	if len(probes) == 0 {
 		return found, nil
 	}
-	at := resolutionTableAt(g)
-	const columns = "signal, source_kind, src_group, dst_group, window_start, location, encoding, config_epoch, producer, incarnation, seq"
+	table, key, columns := "flows", "toStartOfHour", "signal, source_kind, src_group, dst_group, window_start, toUInt64(0), toUInt8(0), config_epoch, producer, incarnation, seq"
+	if class < numResolutionTables {
+		table, key = resolutionTableAt(class).table(), resolutionTableAt(class).KeyStart
+		columns = strings.Replace(columns, "toUInt64(0), toUInt8(0)", "location, encoding", 1)
+	}
 	var list strings.Builder
 	for i := range probes {
 		p := &probes[i]
@@ -124,11 +135,11 @@ func (s *Store) present(ctx context.Context, g int, probes []rowSample) (map[row
 		if i > 0 {
 			list.WriteString(", ")
 		}
-		fmt.Fprintf(&list, "(%s(%s), %d, %d, %d, %d, %s, %d, %d, %d, %d, %d, %d)", at.KeyStart, window,
+		fmt.Fprintf(&list, "(%s(%s), %d, %d, %d, %d, %s, %d, %d, %d, %d, %d, %d)", key, window,
 			p.Signal, p.Kind, p.SrcGroup, p.DstGroup, window, p.Location, p.Encoding, p.Epoch, p.Producer, p.Incarnation, p.Seq)
 	}
 	query := fmt.Sprintf("SELECT DISTINCT %s FROM %s.%s WHERE (%s(window_start), %[1]s) IN (%[5]s) LIMIT %[6]d",
-		columns, s.database, s.layout.local(at.table()), at.KeyStart, list.String(), maxProbes)
+		columns, s.database, s.layout.local(table), key, list.String(), maxProbes)
 	read := func(rows driver.Rows) error {
 		var p rowSample
 		var window time.Time

@@ -25,6 +25,8 @@ func (*devNull) pinNames(context.Context, []fabric.Name) error { return nil }
 
 func (*devNull) endRuns(context.Context, *ending) error { return nil }
 
+func (*devNull) keeps(context.Context, int) (time.Duration, error) { return forever, nil }
+
 func (*devNull) present(_ context.Context, _ int, probes []rowSample) (map[rowSample]bool, error) {
 	found := map[rowSample]bool{}
 	for _, p := range probes {

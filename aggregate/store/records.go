@@ -85,6 +85,7 @@ type recordTable[T any] struct {
 	// partition of the table; nil for a table without partitions. The rows of a record share it:
 	// servers refuse an insert of many.
 	partition func(*T) batchKey
+	probe     func(*T) rowSample // nil for a table without probes
 
 	// Of tables with many rows, in place of append and of JSON in the outbox.
 	fill   func(to driver.Batch, rows []T) error
@@ -191,6 +192,11 @@ func recordOf[T any](t *recordTable[T], rows []T) (pending, error) {
 		p := t.part(&rows[i])
 		p.Rows = 1
 		l.Parts = addPart(l.Parts, p)
+	}
+	if t.probe != nil && len(rows) > 0 {
+		for _, i := range [...]int{0, (len(rows) - 1) / 2, len(rows) - 1} {
+			l.Probes = append(l.Probes, t.probe(&rows[i]))
+		}
 	}
 	payload, err := t.encodeRows(rows)
 	if err != nil {

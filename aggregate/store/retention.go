@@ -127,6 +127,8 @@ func (s *Store) setRetention(ctx context.Context, conn driver.Conn, keep Retenti
 
 const (
 	recordRetention = 400 * 24 * time.Hour // of flows, taps, findings and gaps
+	// flowRetention is that of flows of 1 s; those of 1 min are kept as long as other records.
+	flowRetention = 14 * 24 * time.Hour
 	// namesMargin is how much longer names are kept than the rows that use them: their last use
 	// is recorded once a day, and an ancestor's use a day after its child's.
 	namesMargin = 30 * 24 * time.Hour
@@ -155,6 +157,16 @@ func (s *Store) keepNames(ctx context.Context, conn driver.Conn, rows Retention)
 			conn.Exec(ctx, fmt.Sprintf("ALTER TABLE %s.%s MODIFY TTL used + toIntervalDay(%d)", s.database, name, days))))
 	}
 	return err
+}
+
+// keeps is how long the server keeps at least the rows of a class of partials or flows after they
+// were written.
+func (s *Store) keeps(ctx context.Context, class int) (time.Duration, error) {
+	if class >= numResolutionTables {
+		return flowRetention, nil
+	}
+	kept, err := s.Retention(ctx)
+	return kept[class], err
 }
 
 // interval formats a duration in the largest unit that divides it.
