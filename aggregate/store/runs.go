@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
@@ -267,6 +269,28 @@ func (s *Store) PartialRuns(ctx context.Context) ([]PartialRun, error) {
 		return nil
 	})
 	return list, err
+}
+
+// Replayed returns those of some captures, by their producer, that have a complete replay.
+func (s *Store) Replayed(ctx context.Context, producers []uint64) (map[uint64]bool, error) {
+	complete := make(map[uint64]bool)
+	for part := range slices.Chunk(producers, runsAtOnce) {
+		list := make([]string, len(part))
+		for i, producer := range part {
+			list[i] = strconv.FormatUint(producer, 10)
+		}
+		query := fmt.Sprintf("SELECT DISTINCT producer FROM %s.runs WHERE mode = 'replay' AND state = 'done' AND producer IN (%s)", s.database, strings.Join(list, ", "))
+		err := s.query(ctx, s.reader, "read runs", query, func(rows driver.Rows) error {
+			var producer uint64
+			err := rows.Scan(&producer)
+			complete[producer] = true
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return complete, nil
 }
 
 // partial reports replays that may still be running. Older ones are faults.

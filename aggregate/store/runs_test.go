@@ -80,8 +80,21 @@ func TestReplaysSupersede(t *testing.T) {
 	rt.want("the only run, under way", 100)
 	rt.begin(second)
 	rt.want("none done: the latest started", 20)
+	complete := func() bool {
+		list, err := rt.s.Replayed(t.Context(), []uint64{first.Producer, 78})
+		if err != nil || list[78] {
+			t.Errorf("complete replays: %v, %v", list, err)
+		}
+		return list[first.Producer]
+	}
+	if complete() {
+		t.Error("none done: a complete replay")
+	}
 	rt.end(first)
 	rt.want("one done", 100)
+	if !complete() {
+		t.Error("one done: no complete replay")
+	}
 	rt.end(second)
 	rt.want("both done: the latest", 20)
 	rt.begin(third)

@@ -26,8 +26,11 @@ func printPartial(cmd *cobra.Command, db *openedStore, r *persist.Recorder) {
 	partial, earlier, err := r.Interrupted(ctx, db.store)
 	if err != nil {
 		db.logger.Debug("read runs", slog.Any("error", err))
-		fmt.Fprintln(cmd.ErrOrStderr(), "the replay did not finish: run it again; the result of an earlier replay stays visible")
+		fmt.Fprintln(cmd.ErrOrStderr(), "the replay did not finish: run it again; the result of an earlier replay, if there is one, stays visible")
 		return
+	}
+	if len(partial)+len(earlier) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "the replay did not finish: run it again")
 	}
 	if len(partial) > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "stored in part, and shown as incomplete until a replay finishes: %s: run it again\n", someOf(partial))

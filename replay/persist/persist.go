@@ -124,10 +124,18 @@ func runOf(s replay.Source) store.Run {
 	return store.Run{Source: s.Source, Mode: store.RunReplay, Name: filepath.Base(s.File)}
 }
 
-// Interrupted sorts the captures of an interrupted replay into those stored in part and those of
-// which an earlier replay remains visible.
+// Interrupted returns the captures of an interrupted replay that are stored in part, and those of
+// which an earlier replay remains visible. Of the others nothing is visible.
 func (r *Recorder) Interrupted(ctx context.Context, db *store.Store) (partial, earlier []string, err error) {
 	shown, err := db.PartialRuns(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var producers []uint64
+	for _, s := range r.Sources() {
+		producers = append(producers, s.Producer)
+	}
+	complete, err := db.Replayed(ctx, producers)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -135,7 +143,7 @@ func (r *Recorder) Interrupted(ctx context.Context, db *store.Store) (partial, e
 		run := runOf(s)
 		if slices.ContainsFunc(shown, func(p store.PartialRun) bool { return p.Source == run.Source }) {
 			partial = append(partial, run.Name)
-		} else {
+		} else if complete[run.Producer] {
 			earlier = append(earlier, run.Name)
 		}
 	}
