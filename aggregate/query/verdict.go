@@ -118,6 +118,7 @@ type Statement struct {
 	OfPorts   int                 // number of ports of the whole, such as all uplinks of the device
 	State     aggregate.State     // at the end of the range, the worst of the signals
 	Since     int64               // of a congested location, Unix ns
+	Dated     bool                // Since is known
 	First     int64               // start of the first congested window, else the first one with heavy observations, Unix ns; 0 if unknown
 	Last      int64               // end of the last one
 	Onset     bool                // some window reached the onset
@@ -570,15 +571,15 @@ func (s *Statement) judge(v aggregate.Verdict, state aggregate.State) {
 	if certainty(state) > certainty(s.State) {
 		s.State = state
 	}
-	if v.Sustained && (s.Since == 0 || v.Since < s.Since) {
-		s.Since = v.Since
+	if v.Lasted > 0 && (!s.Dated || v.Since < s.Since) {
+		s.Since, s.Dated = v.Since, true
 	}
 }
 
 // dateBack sets the time since which a location is congested if its windows at hand, from first on,
 // do not show the beginning: then it is that of its cells, whose history is longer.
 func (b *verdictBuilder) dateBack(s *Statement, first int64) {
-	if s.Since == 0 || s.Since > first {
+	if !s.Dated || s.Since > first {
 		return
 	}
 	for _, c := range s.Cells {

@@ -73,7 +73,7 @@ func (b *verdictBuilder) sentence(s *Statement) string {
 	}
 	share := Percent(s.Share) + " of heavy observations"
 	switch {
-	case s.State == aggregate.Congested && s.Since > 0:
+	case s.State == aggregate.Congested && s.Dated:
 		parts = append(parts, share+" since "+b.clock(s.Since)+" UTC")
 	case s.Last == 0:
 		parts = append(parts, share)
@@ -149,7 +149,7 @@ func (b *verdictBuilder) headline() (VerdictKind, string) {
 	out, now, was, untimed := b.out, 0, 0, 0
 	for i := range out.Statements {
 		switch s := &out.Statements[i]; {
-		case s.Since > 0:
+		case s.Dated:
 			now++
 		case s.State == aggregate.Congested:
 			untimed++
