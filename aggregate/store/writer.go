@@ -47,6 +47,9 @@ type writer struct {
 	open     map[batchKey]*batch
 	ready    []*batch
 	marks    []byte // sent after all that is ready; nil for none
+	marked   uint64 // number of marks so far: the last ones replace those that were not sent
+	sending  uint64 // marked, when the marks were taken that are being sent
+	sent     uint64 // marked, for the last marks that were sent
 	free     []*batch
 	buffered int
 	closing  bool
@@ -264,9 +267,11 @@ func (w *writer) flush(ctx context.Context, marks []byte) error {
 	w.shutAll()
 	if marks != nil {
 		w.marks = marks
+		w.marked++
 	}
+	number := w.marked
 	target := w.stats.Rows + w.stats.Lost + uint64(w.buffered)
-	return w.waitFor(ctx, func() bool { return w.stats.Rows+w.stats.Lost >= target && (marks == nil || w.marks == nil) })
+	return w.waitFor(ctx, func() bool { return w.stats.Rows+w.stats.Lost >= target && (marks == nil || w.sent >= number) })
 }
 
 // close writes the remaining rows and stops the sender.
@@ -323,7 +328,8 @@ func (w *writer) next(now time.Time) (list []*batch, marks []byte, wait time.Dur
 	}
 	list = slices.Clone(w.ready[:n])
 	w.ready = slices.Delete(w.ready, 0, n)
-	return list, w.marks, 0, false
+	marks, w.marks, w.sending = w.marks, nil, w.marked
+	return list, marks, 0, false
 }
 
 func (w *writer) oldest() *batch {
@@ -379,7 +385,7 @@ func (w *writer) finish(list []*batch, marks []byte, err error) {
 		}
 	}
 	if marks != nil {
-		w.marks = nil
+		w.sent = w.sending
 	}
 	close(w.changed)
 	w.changed = make(chan struct{})

@@ -215,6 +215,35 @@ func TestManyPartitions(t *testing.T) {
 	})
 }
 
+// TestMarksAfterCanceled: marks that come while those of an ended call are being written are written
+// after them.
+func TestMarksAfterCanceled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter(nil, true, attempts{logger: slog.New(slog.DiscardHandler)})
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := w.flush(ended, []byte("first")); !errors.Is(err, context.Canceled) {
+			t.Errorf("a call that ended: %v", err)
+		}
+		_, first, _, _ := w.next(time.Now())
+		var second error
+		done := false
+		go func() { second, done = w.flush(t.Context(), []byte("second")), true }()
+		synctest.Wait()
+		w.finish(nil, first, nil)
+		synctest.Wait()
+		if done {
+			t.Error("the second call returned before its marks were written")
+		}
+		_, marks, _, _ := w.next(time.Now())
+		w.finish(nil, marks, nil)
+		synctest.Wait()
+		if string(first) != "first" || string(marks) != "second" || !done || second != nil {
+			t.Errorf("wrote %q and %q, done: %t, %v", first, marks, done, second)
+		}
+	})
+}
+
 func TestWriteAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{}
