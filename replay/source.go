@@ -19,7 +19,7 @@ import (
 
 // pipelineVersion changes whenever the same file under the same settings would
 // give other rows, so that old and new rows are distinguished and never add up.
-const pipelineVersion = 9
+const pipelineVersion = 10
 
 // source is one capture file: a producer identified by its content.
 type source struct {
@@ -47,7 +47,6 @@ func openSource(path string, cfg *Config) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &source{path: path, size: info.Size()}
 	var batch capture.Batch
 	_ = r.ReadBatch(&batch) // errors in the file are reported when it is replayed
 	interfaces := r.Interfaces()
@@ -60,6 +59,7 @@ func openSource(path string, cfg *Config) (*source, error) {
 	if chunkBytes < 0 {
 		chunkBytes = max(info.Size(), 1)
 	}
+	s := &source{path: path, size: info.Size()}
 	if s.chunks, err = capture.Chunks(path, chunkBytes); err != nil {
 		return nil, err
 	}
