@@ -1541,9 +1541,9 @@ type FlowsRequest struct {
 	Src []string `protobuf:"bytes,4,rep,name=src,proto3" json:"src,omitempty"`
 	// Destination groups, or groups above them.
 	Dst []string `protobuf:"bytes,5,rep,name=dst,proto3" json:"dst,omitempty"`
-	// Address or prefix of the sources.
+	// Address or prefix of the sources. An IPv6 prefix matches IPv4 addresses only if it is IPv4-mapped.
 	SrcAddress string `protobuf:"bytes,6,opt,name=src_address,json=srcAddress,proto3" json:"src_address,omitempty"`
-	// Address or prefix of the destinations.
+	// Address or prefix of the destinations. An IPv6 prefix matches IPv4 addresses only if it is IPv4-mapped.
 	DstAddress string `protobuf:"bytes,7,opt,name=dst_address,json=dstAddress,proto3" json:"dst_address,omitempty"`
 	// Kinds of observations.
 	Kind []Kind `protobuf:"varint,8,rep,packed,name=kind,proto3,enum=csigscope.query.v1.Kind" json:"kind,omitempty"`
@@ -2464,9 +2464,9 @@ type ExportFlowsRequest struct {
 	Src []string `protobuf:"bytes,4,rep,name=src,proto3" json:"src,omitempty"`
 	// Destination groups, or groups above them.
 	Dst []string `protobuf:"bytes,5,rep,name=dst,proto3" json:"dst,omitempty"`
-	// Address or prefix of the sources.
+	// Address or prefix of the sources. An IPv6 prefix matches IPv4 addresses only if it is IPv4-mapped.
 	SrcAddress string `protobuf:"bytes,6,opt,name=src_address,json=srcAddress,proto3" json:"src_address,omitempty"`
-	// Address or prefix of the destinations.
+	// Address or prefix of the destinations. An IPv6 prefix matches IPv4 addresses only if it is IPv4-mapped.
 	DstAddress string `protobuf:"bytes,7,opt,name=dst_address,json=dstAddress,proto3" json:"dst_address,omitempty"`
 	// Kinds of observations.
 	Kind []Kind `protobuf:"varint,8,rep,packed,name=kind,proto3,enum=csigscope.query.v1.Kind" json:"kind,omitempty"`
@@ -5469,9 +5469,9 @@ type LocationsResponse struct {
 	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
 	// Number of named locations.
 	Total uint64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	// Those with the most heavy observations first. Among equals, memory puts the more severe mean of the
-	// heavy ones first. The rest of the order, and all of it if nothing is heavy, has no meaning: it is
-	// that of internal ids.
+	// Those with the most heavy observations first, among equals those with the more severe mean of the
+	// heavy ones. The rest of the order, and all of it if nothing is heavy, has no meaning: it is that of
+	// internal ids.
 	Locations     []*Location `protobuf:"bytes,3,rep,name=locations,proto3" json:"locations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
