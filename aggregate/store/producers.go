@@ -108,9 +108,9 @@ WHERE %[3]s(window_start) >= %[3]s(toDateTime64('%[4]s', 9, 'UTC')) AND window_s
 GROUP BY %[6]s`, s.database, at.table(), at.KeyStart, stamp(from), stamp(to), columns)
 }
 
-// Forget tells collectors not to expect a producer until it starts or writes again. The name is a
-// Producer's, or its ID in hexadecimal. If producers of several hosts share a name, it forgets
-// and returns all of them.
+// Forget tells collectors not to expect a producer until it starts or writes again, after its last
+// minute so far: the tap's clock may have been ahead. The name is a Producer's, or its ID in
+// hexadecimal. If producers of several hosts share a name, it forgets and returns all of them.
 func (s *Store) Forget(ctx context.Context, name string) (list []Producer, err error) {
 	if s.writer == nil {
 		return nil, ErrReadOnly
@@ -127,7 +127,8 @@ LEFT JOIN (%s) AS p USING producer ORDER BY producer LIMIT %d`, s.database, whic
 		p := Producer{Forgotten: true}
 		err := rows.Scan(&p.ID, &p.Name, &p.Last)
 		p.Last = orZero(p.Last)
-		list, values = append(list, p), append(values, fmt.Sprintf("(%d)", p.ID))
+		end := later(time.Unix(0, 0), p.Last.Add(time.Minute))
+		list, values = append(list, p), append(values, fmt.Sprintf("(%d, greatest(now64(9, 'UTC'), toDateTime64('%s', 9, 'UTC')))", p.ID, stamp(end)))
 		return err
 	})
 	if err != nil {
@@ -136,6 +137,6 @@ LEFT JOIN (%s) AS p USING producer ORDER BY producer LIMIT %d`, s.database, whic
 	if len(list) == 0 {
 		return nil, fmt.Errorf("forget %q: %w", name, ErrNoProducer)
 	}
-	statement := fmt.Sprintf("INSERT INTO %s.forgotten (producer) VALUES %s", s.database, strings.Join(values, ", "))
+	statement := fmt.Sprintf("INSERT INTO %s.forgotten (producer, at) VALUES %s", s.database, strings.Join(values, ", "))
 	return list, s.describe("forget "+name, s.names.Exec(ctx, statement))
 }

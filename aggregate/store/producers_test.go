@@ -32,18 +32,20 @@ func TestProducers(t *testing.T) {
 	soon := now.Add(2 * time.Hour).Truncate(time.Minute)
 	// Minutes with rows, also if only seconds are stored yet; the start of a tap is none.
 	lastRows := map[uint64]time.Time{wrote.Producer: soon, five.Producer: now.Truncate(time.Minute)}
-	for _, r := range []row{
-		{source: wrote, resolution: int64(time.Minute), window: soon.UnixNano()},
-		{source: five, resolution: int64(time.Second), window: now.Truncate(time.Second).UnixNano()},
-	} {
-		r.signal, r.kind, r.src, r.dst, r.location, r.observations = uint8(csig.MinABWRatio), 1, 10, 11, 5, 1
-		if err := s.WriteBlock(ctx, blockOf([]row{r})); err != nil {
+	write := func(rows ...row) {
+		t.Helper()
+		for _, r := range rows {
+			r.signal, r.kind, r.src, r.dst, r.location, r.observations = uint8(csig.MinABWRatio), 1, 10, 11, 5, 1
+			if err := s.WriteBlock(ctx, blockOf([]row{r})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Flush(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
+	write(row{source: wrote, resolution: int64(time.Minute), window: soon.UnixNano()},
+		row{source: five, resolution: int64(time.Second), window: now.Truncate(time.Second).UnixNano()})
 	want := func(since time.Duration, want ...string) {
 		t.Helper()
 		list, err := s.Producers(ctx, now.Add(since))
@@ -75,9 +77,11 @@ func TestProducers(t *testing.T) {
 	want(time.Hour, "abc it's false")
 	forget("host1/eth0", 1)
 	forget("eth0", 2)
-	forget("abc", 1) // which wrote since
-	want(time.Hour, "1 host1/eth0 true", "4 eth0 true", "5 eth0 true", "abc it's false")
+	forget("abc", 1) // whose clock was ahead
+	want(time.Hour, "1 host1/eth0 true", "4 eth0 true", "5 eth0 true", "abc it's true")
 	begin(1, 2, RunLive, "host1/eth0")
+	lastRows[wrote.Producer] = soon.Add(2 * time.Minute)
+	write(row{source: wrote, resolution: int64(time.Minute), window: soon.Add(2 * time.Minute).UnixNano()})
 	want(-time.Hour, "1 host1/eth0 false", "4 eth0 true", "5 eth0 true", "abc it's false")
 	for _, name := range []string{"", "nobody", "capture.pcap", "3", "' OR 1"} {
 		if _, err := s.Forget(ctx, name); !errors.Is(err, ErrNoProducer) {
