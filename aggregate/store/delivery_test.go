@@ -121,7 +121,12 @@ func (f *fakeServer) endRuns(_ context.Context, e *ending) error {
 	return nil
 }
 
-func (*fakeServer) keeps(context.Context, int) (time.Duration, error) { return 6 * time.Hour, nil }
+func (*fakeServer) keeps(_ context.Context, class int) (time.Duration, error) {
+	if class == fineTable {
+		return 6 * time.Hour, nil
+	}
+	return 14 * 24 * time.Hour, nil
+}
 
 func (f *fakeServer) present(_ context.Context, class int, probes []rowSample) (map[rowSample]bool, error) {
 	f.mu.Lock()
