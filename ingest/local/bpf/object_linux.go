@@ -210,15 +210,15 @@ func lpmKey(p netip.Prefix) lpmPrefix {
 func decodingOf(s *window.Settings) map[string]any {
 	d := s.Decode.Domain
 	types := make([]uint8, 1<<16)
-	for _, id := range d.TPIDs() {
-		l, _ := d.LayoutOf(id)
-		types[id] = typeTag + uint8(l.Index())
-	}
 	for id, class := range map[uint16]uint8{
 		0x8100: typeVLAN, 0x88a8: typeVLAN, 0x9100: typeVLAN, 0x0800: typeIPv4, 0x86dd: typeIPv6,
 		0x88e5: typeUnread, 0x8847: typeUnread, 0x8848: typeUnread,
 	} {
 		types[id] = class
+	}
+	for _, id := range d.TPIDs() { // after the VLAN TPIDs, which a domain may use for CSIG
+		l, _ := d.LayoutOf(id)
+		types[id] = typeTag + uint8(l.Index())
 	}
 	ports := make([]uint8, 1<<13)
 	mark := func(port uint16) { ports[port>>3] |= 1 << (port & 7) }

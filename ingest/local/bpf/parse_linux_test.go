@@ -407,6 +407,25 @@ func TestParser(t *testing.T) {
 	}
 }
 
+// TestVLANTPID: a TPID of VLANs that the domain uses for CSIG is CSIG.
+func TestVLANTPID(t *testing.T) {
+	for _, id := range []uint16{0x8100, 0x88a8, 0x9100} {
+		s := csig.DefaultSpec()
+		s.TPIDs = append(s.TPIDs, csig.TPIDSpec{TPID: id, Format: "compact", Profile: "ietf01"})
+		domain, err := s.Compile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := &window.Settings{Decode: decode.Config{Domain: domain}, Resolver: fabric.None(domain), Resolutions: []time.Duration{24 * time.Hour}}
+		m := compare(t, set, window.TapAt("receiver", 1), 1<<10)
+		m.add(livetest.Tagged(livetest.Plain(1, 2, 100), uint32(id)<<16|0x2b85))
+		m.end()
+		if m.counted != 1 {
+			t.Errorf("%#04x: %d packets were counted, want 1", id, m.counted)
+		}
+	}
+}
+
 // TestVerified: the verifier needs a fraction of the million instructions after which it gives up, since those of other
 // kernels may look at more of them.
 func TestVerified(t *testing.T) {
