@@ -28,10 +28,12 @@ type counter struct {
 	ends       ends
 	secrets    secrets
 	signals    [csig.NumLayouts * 16]signal
-	resolution int64     // length of the finest windows, ns
-	readings   uint32    // their lowest bit is the buffer in use
-	first      [2]uint32 // first_buckets: a mask of the buckets to try first, by buffer
-	swapped    int64     // time of the last swap, Unix ns
+	resolution int64         // length of the finest windows, ns
+	readings   uint32        // their lowest bit is the buffer in use
+	first      [2]uint32     // first_buckets: a mask of the buckets to try first, by buffer
+	swapped    int64         // time of the last swap, Unix ns
+	tai        time.Duration // the program's tai_offset
+	moved      time.Duration // how far the last swap changed it
 
 	// Both buffers, one after the other, in memory that is shared with the kernel.
 	entries  []entry
@@ -63,15 +65,15 @@ func newCounter(s *window.Settings, tap window.Tap, keys int, snap uint32, befor
 	if err != nil {
 		return nil, err
 	}
-	ahead, err := taiOffset()
+	tai, err := taiOffset(0)
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(spec.Variables["tai_offset"].Set(uint64(ahead)), spec.Variables["snap"].Set(snap)); err != nil {
+	if err := errors.Join(spec.Variables["tai_offset"].Set(uint64(tai)), spec.Variables["snap"].Set(snap)); err != nil {
 		return nil, fmt.Errorf("set variables: %w", err)
 	}
 	c := &counter{
-		ends: e, secrets: own, first: firstBuckets(keys, keys), resolution: int64(s.Finest()), swapped: time.Now().UnixNano(),
+		ends: e, secrets: own, first: firstBuckets(keys, keys), resolution: int64(s.Finest()), swapped: time.Now().UnixNano(), tai: tai,
 		keys: make([]mapKey, overflowKeys), values: make([]overflowCounts, overflowKeys),
 	}
 	if c.signals, err = signalsOf(s); err != nil {
@@ -162,6 +164,9 @@ func (c *counter) close() error {
 func (c *counter) swap() (left uint32, err error) {
 	left = c.readings & 1
 	at := time.Now().UnixNano()
+	if err := c.followTAI(); err != nil {
+		return left, err
+	}
 	c.readings++
 	if err := c.collection.Variables["first_buckets"].Set(c.first); err != nil {
 		return left, fmt.Errorf("size index: %w", err)
@@ -176,6 +181,23 @@ func (c *counter) swap() (left uint32, err error) {
 	}
 	c.swapped = at
 	return left, nil
+}
+
+// followTAI gives the program the present offset of TAI. It changes when a time service sets it, often a while after the
+// start of the host, and at leap seconds.
+func (c *counter) followTAI() error {
+	tai, err := taiOffset(c.tai)
+	if err != nil {
+		return err
+	}
+	c.moved, c.tai = tai-c.tai, tai
+	if c.moved == 0 {
+		return nil
+	}
+	if err := c.collection.Variables["tai_offset"].Set(uint64(tai)); err != nil {
+		return fmt.Errorf("set tai_offset: %w", err)
+	}
+	return nil
 }
 
 // drain empties a buffer that the program has left and returns its counts. The list is valid until the next call.
@@ -306,11 +328,18 @@ func (c *counter) observation(k *mapKey) (o window.Counted) {
 }
 
 // timeOf returns the start of a window (Unix ns) from its number modulo 2^32: of all such windows the one nearest to the
-// last swap.
+// last swap. The program may have found it by an offset of TAI that had already changed: timeOf corrects that if it comes
+// nearer to the swap.
 func (c *counter) timeOf(number uint32) int64 {
 	last := c.swapped / c.resolution
-	return (last + int64(int32(number-uint32(last)))) * c.resolution
+	at := (last + int64(int32(number-uint32(last)))) * c.resolution
+	if corrected := at - int64(c.moved); distance(corrected, c.swapped) < distance(at, c.swapped) {
+		return corrected
+	}
+	return at
 }
+
+func distance(a, b int64) int64 { return max(a-b, b-a) }
 
 // frames returns what the program's counters of packets have grown by since the last call.
 func (c *counter) frames() (counters, error) {
@@ -342,11 +371,22 @@ func (c *counters) add(o *counters, times uint64) {
 	c.Unsampled += times * o.Unsampled
 }
 
-// taiOffset returns how far TAI, the clock of programs, is ahead of Unix time: a whole number of seconds.
-func taiOffset() (time.Duration, error) {
-	var tai, unixTime unix.Timespec
-	if err := errors.Join(unix.ClockGettime(unix.CLOCK_TAI, &tai), unix.ClockGettime(unix.CLOCK_REALTIME, &unixTime)); err != nil {
-		return 0, fmt.Errorf("read clocks: %w", err)
+// taiOffset returns how far TAI, the clock of programs, is ahead of Unix time: a whole number of seconds. It returns last if
+// the process was interrupted so long, or the clock was set, that the number is uncertain.
+func taiOffset(last time.Duration) (time.Duration, error) {
+	before := time.Now()
+	var tai unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_TAI, &tai); err != nil {
+		return 0, fmt.Errorf("read clock: %w", err)
 	}
-	return time.Duration(tai.Nano() - unixTime.Nano()).Round(time.Second), nil
+	return offsetOf(before.UnixNano(), tai.Nano(), time.Now().UnixNano(), last), nil
+}
+
+// offsetOf returns taiOffset from readings of both clocks, Unix time before and after TAI.
+func offsetOf(before, tai, after int64, last time.Duration) time.Duration {
+	offset := time.Duration(tai - before).Round(time.Second)
+	if time.Duration(tai-after).Round(time.Second) != offset {
+		return last
+	}
+	return offset
 }

@@ -74,7 +74,7 @@ struct heavy {
 	u32 first, last;
 };
 
-/* The settings. User space writes them before the program is attached. */
+/* The settings. User space writes them before the program is attached, and those that are volatile later too. */
 u8 types[1 << 16];                        /* classes by EtherType */
 u8 udp_ports[1 << 13];                    /* bits by UDP destination port: of tunnels and of reflections */
 u16 udp_extractors[1 << 16];              /* bits of extractors by UDP destination port */
@@ -88,7 +88,7 @@ u32 budget;                               /* samples of a CPU between two readin
 u32 locate_untouched;
 u32 refuse[2];                            /* kinds that the tap's place does not admit */
 u64 resolution;                           /* ns, of windows */
-u64 tai_offset;                           /* ns that TAI is ahead of Unix time */
+volatile u64 tai_offset;                  /* ns that TAI is ahead of Unix time; it changes when a time service sets it */
 u64 udp_repeat;                           /* ns, for reflections without an acknowledgement number */
 u32 use_classes;                          /* endpoints are classes; else prefixes under the masks */
 u64 mask4, mask6;                         /* of the first 4 or 8 bytes of an address in memory */
@@ -325,6 +325,7 @@ struct scratch {
 	struct compact zeroes;  /* a new overflow entry */
 	u64 tick;               /* when the clock was read, in jiffies */
 	u64 from, until;        /* the current window, TAI in ns */
+	u64 offset;             /* tai_offset when the window was found */
 	u32 window;
 	u32 near;               /* the window may end before the next tick is seen */
 	u32 code;               /* of the current wide tag */
@@ -1133,15 +1134,16 @@ enum { NEAR_NS = 100 * 1000 * 1000 };
  * window: reading it takes as long as all else that a tag needs. */
 INLINE void find_window(struct scratch *m)
 {
-	u64 tick = jiffies();
-	if (tick == m->tick && !m->near)
+	u64 tick = jiffies(), offset = tai_offset;
+	if (tick == m->tick && !m->near && offset == m->offset)
 		return;
 	u64 now = tai_ns();
-	if (now < m->from || now >= m->until) {
-		u64 window = (now - tai_offset) / resolution;
+	if (now < m->from || now >= m->until || offset != m->offset) {
+		u64 window = (now - offset) / resolution;
 		m->window = window;
-		m->from = window * resolution + tai_offset;
+		m->from = window * resolution + offset;
 		m->until = m->from + resolution;
+		m->offset = offset;
 	}
 	m->tick = tick;
 	m->near = m->until - now < NEAR_NS;
