@@ -77,8 +77,8 @@ func (r *Ring) open() error {
 	return nil
 }
 
-// extend applies the tap's extended filter to the socket. Without a socket it does nothing, since the
-// next socket gets the filter when it is opened.
+// extend applies the tap's extended filter to the socket. Without a socket, or if its interface has disappeared, the next
+// socket gets the filter when it is opened.
 func (r *Ring) extend() error {
 	if r.sock == nil {
 		return nil
@@ -86,7 +86,10 @@ func (r *Ring) extend() error {
 	if err := r.sock.extend(r.tap.program); err != nil {
 		return err
 	}
-	return r.sock.bind(r.tap)
+	if err := r.sock.bind(r.tap); !errors.Is(err, unix.ENODEV) {
+		return err
+	}
+	return nil
 }
 
 // ReadBatch fills b with the next frames and waits for them at most for

@@ -37,7 +37,8 @@
 //
 // The program is attached by TCX and never by clsact. The kernel detaches a TCX link when the process that holds it ends,
 // even by a crash, and exchanges the program of a link without losing a packet. A clsact filter would stay behind after a
-// crash. Hosts without TCX (before Linux 6.6) use the ring.
+// crash. The program is attached before all others on the interface, because one of them can end the chain. Hosts without
+// TCX (before Linux 6.6) use the ring.
 package bpf
 
 // OddReason is the reason why the program does not read a packet that may have CSIG.

@@ -27,7 +27,7 @@ func Host(settings *window.Settings, interfaces []string) []Requirement {
 	list = append(list, Requirement{"program", true, "the verifier takes it"})
 	for _, name := range interfaces {
 		s := &Source{cfg: Config{Interface: name}}
-		l, _, err := s.attachTo(c.program)
+		l, err := s.attachTo(c.program)
 		if err == nil {
 			err = l.Close()
 		}

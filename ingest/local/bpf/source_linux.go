@@ -25,16 +25,14 @@ type Source struct {
 	cfg     Config
 	ring    *capture.Ring
 	counter *counter
-	link    link.Link
-	index   int // number of the interface that the program is attached to
+	link    link.Link // nil: the program is not attached
 
 	settings window.Settings // of counter, and its tap
 	at       window.Tap
 	next     time.Time     // time of the next reading
 	lateness time.Duration // of the finest windows
 	looked   time.Time     // time of the last check of the interface
-	attached bool
-	ringAt   int64 // Unix ns: the ring has delivered all earlier frames
+	ringAt   int64         // Unix ns: the ring has delivered all earlier frames
 
 	mu      sync.Mutex
 	tap     *capture.Tap
@@ -63,7 +61,7 @@ func (s *Source) Try(settings *window.Settings, at window.Tap) error {
 	if err != nil {
 		return fmt.Errorf("count on %q: %w", s.cfg.Interface, err)
 	}
-	l, _, err := s.attachTo(c.program)
+	l, err := s.attachTo(c.program)
 	if err == nil {
 		err = l.Close()
 	}
@@ -83,20 +81,37 @@ func (s *Source) Open(settings *window.Settings, at window.Tap) error {
 	return nil
 }
 
-func (s *Source) attachTo(p *ebpf.Program) (link.Link, int, error) {
+// attachTo attaches a program before all others on the interface: another program there can end the chain, and this one
+// always passes packets on.
+func (s *Source) attachTo(p *ebpf.Program) (link.Link, error) {
 	at, err := net.InterfaceByName(s.cfg.Interface)
 	if err != nil {
-		return nil, 0, fmt.Errorf("count on %q: %w", s.cfg.Interface, err)
+		return nil, fmt.Errorf("count on %q: %w", s.cfg.Interface, err)
 	}
-	l, err := link.AttachTCX(link.TCXOptions{Interface: at.Index, Program: p, Attach: ebpf.AttachTCXIngress})
+	l, err := link.AttachTCX(link.TCXOptions{Interface: at.Index, Program: p, Attach: ebpf.AttachTCXIngress, Anchor: link.Head()})
 	if err != nil {
-		return nil, 0, fmt.Errorf("count on %q: %w", s.cfg.Interface, explain(err))
+		return nil, fmt.Errorf("count on %q: %w", s.cfg.Interface, explain(err))
 	}
-	return l, at.Index, nil
+	return l, nil
+}
+
+// index returns the number of the interface that the program is attached to; 0 if there is none, such as after the interface
+// was removed.
+func (s *Source) index() int {
+	if s.link == nil {
+		return 0
+	}
+	info, err := s.link.Info()
+	if err != nil {
+		return 0
+	}
+	return int(info.TCX().Ifindex)
 }
 
 // Count changes the settings and the tap, and returns the last counts under the previous ones, which are valid until
-// the next call of Count or ReadCounts. Each packet counts once, under the old settings or the new ones.
+// the next call of Count or ReadCounts. Each packet counts once, under the old settings or the new ones. Only a packet that
+// one of them calls odd and the other does not may count twice or not at all, if it arrives between the exchange of the
+// program and that of the filter.
 func (s *Source) Count(settings *window.Settings, at window.Tap) (last local.Counts, err error) {
 	if err := Check(settings, at); err != nil {
 		return last, err
@@ -129,7 +144,7 @@ func (s *Source) Count(settings *window.Settings, at window.Tap) (last local.Cou
 // each packet runs through exactly one of them.
 func (s *Source) Succeed(before local.Counter) (last local.Counts, ok bool, err error) {
 	old, ok := before.(*Source)
-	if !ok || !s.attached || !old.attached || s.index != old.index {
+	if !ok || s.index() == 0 || s.index() != old.index() {
 		return last, false, nil
 	}
 	s.detach()
@@ -139,39 +154,46 @@ func (s *Source) Succeed(before local.Counter) (last local.Counts, ok bool, err 
 	if err := old.link.Update(s.counter.program); err != nil {
 		return last, true, fmt.Errorf("count on %q: exchange program: %w", s.cfg.Interface, err)
 	}
-	s.link, s.attached, old.attached = old.link, true, false
+	s.link, old.link = old.link, nil
 	last, err = old.drain(old.counter)
 	return last, true, err
 }
 
 // exchange attaches the program of a counter in place of the previous one; each packet runs through exactly one of them. If
-// the interface has disappeared since Open, that is no error: look attaches the program when it is back.
-func (s *Source) exchange(c *counter) (err error) {
-	if s.attached {
-		if err = s.link.Update(c.program); err == nil {
+// the interface was created again since Open, the program is attached to the new one. If the interface has disappeared, that
+// is no error: look attaches the program when it is back.
+func (s *Source) exchange(c *counter) error {
+	if s.link != nil {
+		err := s.link.Update(c.program)
+		if err == nil {
 			return nil
 		}
-		err = fmt.Errorf("count on %q: exchange program: %w", s.cfg.Interface, err)
-	} else {
-		s.link, s.index, err = s.attachTo(c.program)
-		s.attached = err == nil
-		s.looked = time.Now()
+		if s.index() != 0 {
+			return fmt.Errorf("count on %q: exchange program: %w", s.cfg.Interface, err)
+		}
+		s.detach()
 	}
-	if err == nil || s.counter == nil {
-		return err
+	s.looked = time.Now()
+	l, err := s.attachTo(c.program)
+	switch {
+	case err == nil:
+		s.link = l
+		if s.counter != nil {
+			s.reopens.Add(1)
+		}
+	case s.counter != nil:
+		if _, gone := net.InterfaceByName(s.cfg.Interface); gone != nil {
+			return nil
+		}
 	}
-	if _, gone := net.InterfaceByName(s.cfg.Interface); gone == nil {
-		return err
-	}
-	s.detach()
-	return nil
+	return err
 }
 
 // detach closes the link to an interface that has disappeared. Errors are expected and ignored.
 func (s *Source) detach() {
-	if s.attached {
+	if s.link != nil {
 		_ = s.link.Close()
-		s.attached = false
+		s.link = nil
 	}
 }
 
@@ -206,14 +228,15 @@ func (s *Source) ReadCounts() (counts local.Counts, err error) {
 }
 
 // after returns the time of the next reading: when one of the finest windows ends, or closes because its lateness is over.
-// Reading more often would cost more, because fewer packets would share an entry.
+// Reading more often would cost more, because fewer packets would share an entry. Like now, the result has a monotonic clock
+// reading, so that a reading is due in time after the system clock was set.
 func (s *Source) after(now time.Time) time.Time {
 	every := readEvery(time.Duration(s.counter.resolution))
 	next := now.Truncate(every).Add(every)
 	if closes := now.Add(-s.lateness).Truncate(every).Add(every + s.lateness); closes.Before(next) {
 		next = closes
 	}
-	return next.Add(margin)
+	return now.Add(next.Add(margin).Sub(now))
 }
 
 const (
@@ -230,16 +253,12 @@ func readEvery(finest time.Duration) time.Duration { return min(max(finest, minE
 func (s *Source) look(now time.Time) {
 	s.looked = now
 	at, err := net.InterfaceByName(s.cfg.Interface)
-	if err != nil || s.attached && at.Index == s.index {
+	if err != nil || at.Index == s.index() {
 		return
 	}
 	s.detach()
 	if err := s.exchange(s.counter); err != nil {
 		s.cfg.Logger.Warn("cannot count on the interface again, trying again", slog.String("interface", s.cfg.Interface), slog.String("error", err.Error()))
-		return
-	}
-	if s.attached {
-		s.reopens.Add(1)
 	}
 }
 
@@ -284,9 +303,9 @@ func (s *Source) Ahead() int64 { return 0 }
 // Close detaches the program and stops counting. Counts since the last ReadCounts are lost.
 func (s *Source) Close() error {
 	var failed []error
-	if s.attached {
+	if s.link != nil {
 		failed = append(failed, s.link.Close())
-		s.attached = false
+		s.link = nil
 	}
 	if s.counter != nil {
 		failed = append(failed, s.counter.close())
