@@ -43,8 +43,8 @@ func steps(t *testing.T, s *Store, q *Question, group string) (list []step) {
 }
 
 // worked is a store with a job (group 10) that sends to group 11. Each letter of pattern is a
-// second: # busy, - a little, a space nothing. It also has traffic of others, and reflections of
-// the job's.
+// second: # busy, - a little, a space nothing. It also has traffic of an unknown group, and reflections
+// of the job's.
 func worked(t *testing.T, pattern string) *Store {
 	t.Helper()
 	s := openStore(t)
@@ -57,7 +57,7 @@ func worked(t *testing.T, pattern string) *Store {
 			signal: uint8(csig.MaxDelay), kind: 1, src: 10, dst: 11, location: 5, observations: 10, heavy: 4,
 		}
 		other := r
-		other.src, other.dst, other.bytes = 12, 13, 1e9
+		other.src, other.dst, other.bytes = uint64(aggregate.UnknownGroup), 13, 1e9
 		reflected := r
 		reflected.kind, reflected.bytes = 2, 1e9
 		rows := []row{other}
@@ -103,14 +103,16 @@ func TestGroupSteps(t *testing.T) {
 	}
 }
 
-// TestGroupWindows counts the group's own traffic once, and no other.
+// TestGroupWindows counts the group's own traffic once, and no other. A name of no group is not the unknown group.
 func TestGroupWindows(t *testing.T) {
 	sequential(t)
 	s := worked(t, "# -")
 	q := Question{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(3 * time.Second), Resolution: time.Second, Step: time.Second}
-	got := readStrings(t, s, "SELECT toString(tuple(toUnixTimestamp(window_start) - "+fmt.Sprint(testStart.Unix())+", bytes, observations, heavy, rate, heavy_share)) FROM "+
-		q.call(s.database, "group_windows", q.signalArgs(), q.spanArgs(), q.stepArgs(), "group = 'job''s'"))
-	if want := []string{"(0,1000000,10,4,8000000,0.4)", "(2,1000,10,4,8000,0.4)"}; !cmp.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
+	for group, want := range map[string][]string{"job''s": {"(0,1000000,10,4,8000000,0.4)", "(2,1000,10,4,8000,0.4)"}, "nobody": nil} {
+		got := readStrings(t, s, "SELECT toString(tuple(toUnixTimestamp(window_start) - "+fmt.Sprint(testStart.Unix())+", bytes, observations, heavy, rate, heavy_share)) FROM "+
+			q.call(s.database, "group_windows", q.signalArgs(), q.spanArgs(), q.stepArgs(), fmt.Sprintf("group = '%s'", group)))
+		if !cmp.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", group, got, want)
+		}
 	}
 }

@@ -29,7 +29,7 @@ func cellsBoard(o *Options) board {
 		variables: append([]sdk.TemplateVar{
 			sourceVariable("datasource", "Store", storePlugin), signalVariable(o.signals()), resolutionVariable(o.Fine), rowsVariable(), levelVariable(),
 			rangeVariable("src", "Source", fmt.Sprintf(worstFirst, "src_group", "true")),
-			rangeVariable("dst", "Destination", fmt.Sprintf(worstFirst, "dst_group", "src_group = (SELECT max(id) FROM groups FINAL WHERE name = {src})")),
+			rangeVariable("dst", "Destination", fmt.Sprintf(worstFirst, "dst_group", fromSource)),
 			locationVariable(),
 		}, thresholdVariables()...),
 		panels: panels,

@@ -65,7 +65,7 @@ func jobBoard(o *Options) board {
 const stepPoints = 2000
 
 // ofGroup selects the cells in which a group sends or receives.
-const ofGroup = `(src_group = (SELECT max(id) FROM groups FINAL WHERE name = {group}) OR dst_group = (SELECT max(id) FROM groups FINAL WHERE name = {group}))`
+var ofGroup = "(src_group = " + idOf("{group}") + " OR dst_group = " + idOf("{group}") + ")"
 
 // groupView calls a view for one group.
 func groupView(name string) string {

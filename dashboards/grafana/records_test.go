@@ -51,7 +51,7 @@ func recorded(t *testing.T) *grafanatest.Viewer {
 		}
 	}
 	must(s.Migrate(t.Context()))
-	must(s.WriteGroups(t.Context(), []fabric.Group{{ID: 10, Name: "rack1", Level: "rack"}, {ID: 11, Name: "it's rack2", Level: "rack"}}))
+	must(s.WriteGroups(t.Context(), []fabric.Group{{ID: aggregate.UnknownGroup, Name: "unknown"}, {ID: 10, Name: "rack1", Level: "rack"}, {ID: 11, Name: "it's rack2", Level: "rack"}}))
 	must(s.WriteLocations(t.Context(), []fabric.Location{{ID: 5, Name: "leaf1:up1", Kind: fabric.KindPort, Set: 5, DeviceLoc: 5, StageLoc: 5}}))
 	named := aggregate.FlowRow{
 		Signal: uint8(csig.MinABWRatio), Kind: uint8(decode.Tag), SrcGroup: 10, DstGroup: 11,
@@ -60,8 +60,10 @@ func recorded(t *testing.T) *grafanatest.Viewer {
 	}
 	others := named
 	others.Flow, others.Location, others.LocationHeavy, others.Heavy, others.Measured = flow.Flow{}, 0, 0, 0, 0
+	ungrouped := named
+	ungrouped.SrcGroup, ungrouped.DstGroup = uint64(aggregate.UnknownGroup), uint64(aggregate.UnknownGroup)
 	block := tabletest.Block(rand.New(rand.NewPCG(1, 2)), 0, recordsStart, 1, csig.MinABWRatio)
-	block.Flows = []aggregate.FlowRow{named, others}
+	block.Flows = []aggregate.FlowRow{named, others, ungrouped}
 	must(s.WriteBlock(t.Context(), block))
 	must(s.Flush(t.Context()))
 	must(s.WriteFindings(t.Context(), []store.FindingRow{{
@@ -162,6 +164,25 @@ func panelSQL(t *testing.T, title string) (sql string) {
 }
 
 var linkedField = regexp.MustCompile(`__data\.fields\.(\w+)`)
+
+// TestUnknownGroups checks that a name of no group selects nothing, and not the traffic of unknown groups.
+func TestUnknownGroups(t *testing.T) {
+	v := recorded(t)
+	for _, title := range []string{"Flows of $src to $dst", "Worst flows of $group"} {
+		for name, want := range map[string]int{"unknown": 1, "nobody": 0} {
+			for _, chosen := range []string{"src", "dst", "group"} {
+				v.Choices[chosen] = grafanatest.Choice{Value: name}
+			}
+			frame, err := v.Ask(panelSQL(t, title))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if frame.Rows() != want {
+				t.Errorf("%s: %d rows of %s, want %d", title, frame.Rows(), name, want)
+			}
+		}
+	}
+}
 
 // TestFields checks that every column in an override or a data link is in the query's result.
 // Grafana ignores unknown names.

@@ -274,7 +274,7 @@ LEFT JOIN
     SELECT toUInt64(intDiv(toUnixTimestamp64Nano(window_start), {step})) AS slot,
         if(isNaN(mean), NULL, toNullable(mean)) AS mean, toNullable(heavy_share) AS heavy_share, toNullable(trimmed_share) AS trimmed_share
     FROM cell_windows_{suffix}({signal}, {span}, {level}, {judged}, step_ns = {step})
-    WHERE src_group = (SELECT max(id) FROM groups FINAL WHERE name = {src}) AND dst_group = (SELECT max(id) FROM groups FINAL WHERE name = {dst})
+    WHERE ` + ofCell + `
 ) AS c ON c.slot = w.slot
 ORDER BY time`)
 
@@ -286,11 +286,22 @@ FROM
     SELECT mode_location AS location, count() AS windows, sum(mode_count) AS heavy
     FROM cell_windows_{suffix}({signal}, {span}, {level}, {judged}, step_ns = {step})
     WHERE mode_count > 0
-      AND src_group = (SELECT max(id) FROM groups FINAL WHERE name = {src}) AND dst_group = (SELECT max(id) FROM groups FINAL WHERE name = {dst})
+      AND ` + ofCell + `
     GROUP BY location
 ) AS c
 LEFT JOIN (SELECT id, name, kind, stage, candidates FROM locations FINAL) AS l ON l.id = c.location
 ORDER BY c.heavy DESC, location LIMIT 50`)
+
+// idOf is the ID of a named group, and NULL, which equals none, if no group has the name.
+func idOf(name string) string {
+	return "(SELECT maxOrNull(id) FROM groups FINAL WHERE name = " + name + ")"
+}
+
+// fromSource and ofCell select cells by the names of their groups.
+var (
+	fromSource = "src_group = " + idOf("{src}")
+	ofCell     = fromSource + " AND dst_group = " + idOf("{dst}")
+)
 
 const flowColumns = `
 SELECT if(c.src = toIPv6('::'), 'all others', replaceRegexpOne(toString(c.src), '^::ffff:', '')) AS source, nullIf(c.src_port, 0) AS source_port,
@@ -303,7 +314,7 @@ LEFT JOIN {locations} AS l ON l.id = c.location
 const aboutFlows = "The flows with the most heavy observations. Stored where replay and collect keep flows. With samples, counts are estimated from as many heavy observations."
 
 var flowsSQL = ask(flowColumns + `
-WHERE src_group = (SELECT max(id) FROM groups FINAL WHERE name = {src}) AND dst_group = (SELECT max(id) FROM groups FINAL WHERE name = {dst})
+WHERE ` + ofCell + `
   AND ({where} = '' OR location = {where})
 ORDER BY heavy DESC, observations DESC, source, destination, source_port, destination_port LIMIT 50`)
 

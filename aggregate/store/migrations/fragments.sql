@@ -368,8 +368,8 @@ observations and no length. */ -}}
             sum(toUInt128(p.heavy)) AS loaded
             {{template "visible" .}}
               AND {{template "chosen" .}}
-              AND (src_group = (SELECT max(id) FROM {{.Database}}.groups FINAL WHERE name = {group:String})
-                OR dst_group = (SELECT max(id) FROM {{.Database}}.groups FINAL WHERE name = {group:String}))
+              AND (src_group = (SELECT maxOrNull(id) FROM {{.Database}}.groups FINAL WHERE name = {group:String})
+                OR dst_group = (SELECT maxOrNull(id) FROM {{.Database}}.groups FINAL WHERE name = {group:String}))
         GROUP BY slot
 {{- end}}
 
