@@ -29,6 +29,12 @@ func TestMain(m *testing.M) { chdbtest.Main(m) }
 
 var recordsStart = time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 
+// Names with characters that are special in SQL.
+const (
+	oddGroup = `it's \new rack2\`
+	oddPort  = `leaf1:up\1'`
+)
+
 // recorded returns a viewer of a store with flows and findings, which the demo does not have.
 func recorded(t *testing.T) *grafanatest.Viewer {
 	t.Helper()
@@ -51,8 +57,8 @@ func recorded(t *testing.T) *grafanatest.Viewer {
 		}
 	}
 	must(s.Migrate(t.Context()))
-	must(s.WriteGroups(t.Context(), []fabric.Group{{ID: aggregate.UnknownGroup, Name: "unknown"}, {ID: 10, Name: "rack1", Level: "rack"}, {ID: 11, Name: "it's rack2", Level: "rack"}}))
-	must(s.WriteLocations(t.Context(), []fabric.Location{{ID: 5, Name: "leaf1:up1", Kind: fabric.KindPort, Set: 5, DeviceLoc: 5, StageLoc: 5}}))
+	must(s.WriteGroups(t.Context(), []fabric.Group{{ID: aggregate.UnknownGroup, Name: "unknown"}, {ID: 10, Name: "rack1", Level: "rack"}, {ID: 11, Name: oddGroup, Level: "rack"}}))
+	must(s.WriteLocations(t.Context(), []fabric.Location{{ID: 5, Name: oddPort, Kind: fabric.KindPort, Set: 5, DeviceLoc: 5, StageLoc: 5}}))
 	named := aggregate.FlowRow{
 		Signal: uint8(csig.MinABWRatio), Kind: uint8(decode.Tag), SrcGroup: 10, DstGroup: 11,
 		Flow:         flow.Flow{Src: netip.MustParseAddr("10.0.0.1").As16(), Dst: netip.MustParseAddr("2001:db8::2").As16(), SrcPort: 49152, DstPort: 4791, Proto: 17},
@@ -74,7 +80,7 @@ func recorded(t *testing.T) *grafanatest.Viewer {
 	must(err)
 	return &grafanatest.Viewer{
 		URL: "http://" + address + "/?database=" + store.DefaultDatabase, From: recordsStart, To: recordsStart.Add(time.Minute), Interval: time.Second,
-		Choices: chosen(t, map[string]grafanatest.Choice{"src": {Value: "rack1"}, "dst": {Value: "it's rack2"}, "group": {Value: "it's rack2"}, "rows": {Text: "1s", Value: "1s"}}),
+		Choices: chosen(t, map[string]grafanatest.Choice{"src": {Value: "rack1"}, "dst": {Value: oddGroup}, "group": {Value: oddGroup}, "rows": {Text: "1s", Value: "1s"}}),
 	}
 }
 
@@ -100,18 +106,18 @@ func chosen(t *testing.T, given map[string]grafanatest.Choice) map[string]grafan
 // TestRecords checks that flows and findings are readable, and that a location filters them.
 func TestRecords(t *testing.T) {
 	v := recorded(t)
-	flows := []string{"10.0.0.1", "2001:db8::2", "leaf1:up1"}
+	flows := []string{"10.0.0.1", "2001:db8::2", oddPort}
 	for _, tt := range []struct {
 		location, title string
 		rows            int
 		want            []string
 	}{
 		{"", "Flows of $src to $dst", 2, flows},
-		{"leaf1:up1", "Flows of $src to $dst", 1, flows},
+		{oddPort, "Flows of $src to $dst", 1, flows},
 		{"spine1:down1", "Flows of $src to $dst", 0, nil},
 		{"", "Worst flows of $group", 2, flows},
-		{"", "Findings", 1, []string{"error", "rogue-insertion", "leaf1", "leaf1:up1", "S=31"}},
-		{"leaf1:up1", "Findings", 1, []string{"error"}},
+		{"", "Findings", 1, []string{"error", "rogue-insertion", "leaf1", oddPort, "S=31"}},
+		{oddPort, "Findings", 1, []string{"error"}},
 		{"spine1:down1", "Findings", 0, nil},
 	} {
 		v.Choices["location"] = grafanatest.Choice{Value: tt.location}

@@ -19,11 +19,17 @@ var short = strings.NewReplacer(
 	"{locations}", "(SELECT id, name FROM locations FINAL)",
 	"{groups}", "(SELECT id, name, ord FROM groups FINAL)",
 	"{location}", "if(l.name = '', 'location ' || toString(c.location), l.name)",
-	"{src}", "${src:sqlstring}",
-	"{dst}", "${dst:sqlstring}",
-	"{group}", "${group:sqlstring}",
-	"{where}", "${location:sqlstring}",
+	"{src}", chosenName("src"),
+	"{dst}", chosenName("dst"),
+	"{group}", chosenName("group"),
+	"{where}", chosenName("location"),
 )
+
+// chosenName is the value of a variable as a constant text. Grafana's sqlstring doubles quotes only, but ClickHouse
+// reads backslashes too.
+func chosenName(variable string) string {
+	return "decodeURLComponent('${" + variable + ":percentencode}')"
+}
 
 // step is the length of a displayed window in ns: Grafana's suggestion, rounded down to whole
 // windows of the store. It is a constant expression, as views' parameters must be.

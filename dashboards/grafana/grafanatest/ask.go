@@ -45,8 +45,8 @@ func (v *Viewer) Expand(sql string) (string, error) {
 			return c.Value
 		case parts[2] == "text":
 			return c.Text
-		case parts[2] == "sqlstring":
-			return "'" + strings.ReplaceAll(c.Value, "'", "''") + "'"
+		case parts[2] == "percentencode":
+			return strings.ReplaceAll(url.QueryEscape(c.Value), "+", "%20")
 		}
 		unknown = append(unknown, all)
 		return all
