@@ -358,7 +358,7 @@ FROM (SELECT id, name, level, ord FROM groups FINAL WHERE name NOT IN ('unknown'
 LEFT JOIN
 (
     SELECT %[1]s AS id, toFloat64(max(heavy)) AS weight, sum(observations) AS seen
-    FROM cells_{rows}({signal}, {span}, {level}, {judged})
+    FROM cells_{rows}({signal}, {rowspan}, {level}, {judged})
     WHERE %[2]s
     GROUP BY id
 ) AS c ON c.id = g.id

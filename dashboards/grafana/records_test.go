@@ -2,6 +2,7 @@ package grafana_test
 
 import (
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"regexp"
@@ -186,6 +187,54 @@ func TestUnknownGroups(t *testing.T) {
 			if frame.Rows() != want {
 				t.Errorf("%s: %d rows of %s, want %d", title, frame.Rows(), name, want)
 			}
+		}
+	}
+}
+
+// TestRanges checks ranges that begin or end within the only stored window, of 1 s: it is in the answers, and covers
+// its part of the range, however long the displayed windows are.
+func TestRanges(t *testing.T) {
+	v := recorded(t)
+	for _, tt := range []struct {
+		from, to, interval time.Duration
+		covered            float64
+	}{
+		{0, time.Second, time.Second, 1},
+		{0, 10 * time.Second, time.Second, 0.1},
+		{0, 10 * time.Second, 10 * time.Second, 0.1},
+		{-49 * time.Second, 51 * time.Second, 200 * time.Second, 0.01},
+		{500 * time.Millisecond, 10500 * time.Millisecond, time.Second, 0.05},
+		{500 * time.Millisecond, 10500 * time.Millisecond, 7 * time.Second, 0.05},
+		{-9500 * time.Millisecond, 500 * time.Millisecond, time.Second, 0.05},
+	} {
+		v.From, v.To, v.Interval = recordsStart.Add(tt.from), recordsStart.Add(tt.to), tt.interval
+		ask := func(title string) *data.Frame {
+			t.Helper()
+			frame, err := v.Ask(panelSQL(t, title))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return frame
+		}
+		known, _ := ask("Known").FieldByName("coverage")
+		if got, err := known.FloatAt(0); err != nil || math.Abs(got-tt.covered) > 1e-12 {
+			t.Errorf("%v: coverage is %g, %v", tt, got, err)
+		}
+		tags, _ := ask("Coverage").FieldByName("tags")
+		seen := 0
+		for i := range tags.Len() {
+			if got, err := tags.FloatAt(i); err != nil || got > 0 {
+				seen++
+			}
+		}
+		if seen != 1 {
+			t.Errorf("%v: %d windows of %d have tags, want 1", tt, seen, tags.Len())
+		}
+		if flows := ask("Worst flows of $group"); flows.Rows() != 2 {
+			t.Errorf("%v: %d flows, want 2", tt, flows.Rows())
+		}
+		if cells := ask("Mean available bandwidth, of capacity"); cells.Rows() == 0 {
+			t.Errorf("%v: no cells", tt)
 		}
 	}
 }

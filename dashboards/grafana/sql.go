@@ -3,10 +3,11 @@ package grafana
 import "strings"
 
 // Queries use these short names. The suffix of a view's name is its resolution, as in cells_1s;
-// resolution_ns matters only if the table has several.
+// resolution_ns matters only if the table has several. {rowspan} is for views of {rows}, and flows.
 var short = strings.NewReplacer(
 	"{suffix}", "${resolution:text}",
-	"{span}", "from = $__fromTime_ms, to = $__toTime_ms, resolution_ns = ${resolution:raw}",
+	"{span}", span("${resolution:raw}"),
+	"{rowspan}", span(rowLength),
 	"{range}", "from = $__fromTime_ms, to = $__toTime_ms",
 	"{signal}", "signal = ${signal:raw}",
 	"{judged}", "onset = ${onset:raw}, clear = ${clear:raw}",
@@ -24,6 +25,12 @@ var short = strings.NewReplacer(
 	"{group}", chosenName("group"),
 	"{where}", chosenName("location"),
 )
+
+// span is the range with windows of the given length in ns. It begins with its first window, since views leave out
+// a window that begins before the range, and few ranges begin on one.
+func span(length string) string {
+	return "from = fromUnixTimestamp64Nano(toInt64(intDiv(toUnixTimestamp64Milli($__fromTime_ms) * 1000000, " + length + ") * " + length + ")), to = $__toTime_ms, resolution_ns = " + length
+}
 
 // chosenName is the value of a variable as a constant text. Grafana's sqlstring doubles quotes only, but ClickHouse
 // reads backslashes too.
@@ -135,7 +142,7 @@ SELECT if(s.name = '', 'group ' || toString(c.src_group), s.name) AS src, if(d.n
     if(c.mode_count = 0, '', if(l.name = '', 'location ' || toString(c.mode_location), l.name)) AS mode, toFloat64(c.mode_count) AS named,
     if(has(c.mode_ports, l.name), length(c.mode_ports) - 1, 0) AS others,
     if(c.runner_up_count = 0, '', if(r.name = '', 'location ' || toString(c.runner_up), r.name)) AS second, toFloat64(c.runner_up_count) AS second_named
-FROM cells_{rows}(` + signal + `, {span}, {level}, {judged}) AS c
+FROM cells_{rows}(` + signal + `, {rowspan}, {level}, {judged}) AS c
 LEFT JOIN {groups} AS s ON s.id = c.src_group
 LEFT JOIN {groups} AS d ON d.id = c.dst_group
 LEFT JOIN {locations} AS l ON l.id = c.mode_location
@@ -165,7 +172,7 @@ FROM
             (
                 SELECT (s.ord, if(s.name = '', 'group ' || toString(c.src_group), s.name)) AS x,
                     (d.ord, if(d.name = '', 'group ' || toString(c.dst_group), d.name)) AS y, ` + value + ` AS value, arrayJoin([true, false]) AS real
-                FROM cells_{rows}(` + signal + `, {span}, {level}, {judged}) AS c
+                FROM cells_{rows}(` + signal + `, {rowspan}, {level}, {judged}) AS c
                 LEFT JOIN {groups} AS s ON s.id = c.src_group
                 LEFT JOIN {groups} AS d ON d.id = c.dst_group
                 LEFT JOIN {locations} AS l ON l.id = c.mode_location
@@ -193,7 +200,7 @@ FROM
     SELECT s.name AS src, d.name AS dst, replaceOne(c.state, '_', ' ') AS state, c.sustained AS sustained, c.since AS since, c.heavy_share AS heavy_share, toFloat64(c.heavy) AS weight,
         if(c.mode_count = 0, '', if(l.name = '', 'location ' || toString(c.mode_location), l.name)) AS mode, toFloat64(c.mode_count) / toFloat64(c.heavy) AS mode_share,
         if(c.runner_up_count = 0, '', if(r.name = '', 'location ' || toString(c.runner_up), r.name)) AS second
-    FROM cells_{rows}({signal}, {span}, {level}, {judged}) AS c
+    FROM cells_{rows}({signal}, {rowspan}, {level}, {judged}) AS c
     LEFT JOIN {groups} AS s ON s.id = c.src_group
     LEFT JOIN {groups} AS d ON d.id = c.dst_group
     LEFT JOIN {locations} AS l ON l.id = c.mode_location
@@ -224,10 +231,10 @@ FROM
     GROUP BY location
 )`
 
-// recent is how long the windows last that decide states, each of which lasts rowLength.
+// recent is how long the windows last that decide states, each of which lasts rowLength ns, as those of {rows} do.
 const (
-	rowLength = "if('{rows}' = '1m', 60, 1) * 1000000000"
-	recent    = "toIntervalSecond(300 * if('{rows}' = '1m', 60, 1))"
+	rowLength = "greatest(${resolution:raw}, 1000000000)"
+	recent    = "toIntervalNanosecond(300 * " + rowLength + ")"
 )
 
 // verdictSQL is the first row of numbers: one row, whatever the range holds. A cell was congested if
@@ -249,18 +256,19 @@ FROM
         (
             SELECT c.state AS state, c.congested_windows AS congested_windows, c.since AS since, c.sustained AS sustained, c.state = 'congested' OR c.congested_windows > 0 AS chokes,
                 if(c.mode_count = 0, '', if(l.name = '', 'location ' || toString(c.mode_location), l.name)) AS mode, sumIf(toFloat64(c.mode_count), chokes) OVER (PARTITION BY mode) AS total
-            FROM cells_{rows}({signal}, {span}, {level}, {judged}) AS c
+            FROM cells_{rows}({signal}, {rowspan}, {level}, {judged}) AS c
             LEFT JOIN {locations} AS l ON l.id = c.mode_location
         )
     )
 )`)
 
 // knownSQL returns how much of the range is covered, and where rows are. Coverage is the share of
-// the range's windows with observations, minus known gaps in them. Taps are those of the day before
+// the range in windows with observations, minus known gaps in them. Taps are those of the day before
 // the range's end; a tap is silent if it received no packet in the range.
 var knownSQL = ask(`
-SELECT (SELECT least(sum((1 - least(gap_share, 1)) * greatest({step}, 1000000000)) / (toUnixTimestamp64Milli($__toTime_ms) - toUnixTimestamp64Milli($__fromTime_ms)) / 1000000, 1)
-        FROM coverage_windows_{rows}({span}, step_ns = greatest({step}, 1000000000)) WHERE observations > 0) AS "coverage",
+SELECT (SELECT sum((1 - least(gap_share, 1)) * (least(toUnixTimestamp64Milli(window_start) + intDiv(` + rowLength + `, 1000000), toUnixTimestamp64Milli($__toTime_ms)) - greatest(toUnixTimestamp64Milli(window_start), toUnixTimestamp64Milli($__fromTime_ms))))
+            / (toUnixTimestamp64Milli($__toTime_ms) - toUnixTimestamp64Milli($__fromTime_ms))
+        FROM coverage_windows_{rows}({rowspan}, step_ns = ` + rowLength + `) WHERE observations > 0) AS "coverage",
     if(empty(taps), 'none known', toString(length(silent)) || ' of ' || toString(length(taps)) || if(empty(silent), '', ': ' || arrayStringConcat(arraySlice(silent, 1, 3), ', '))) AS "silent taps",
     if(rows = 0, NULL, toUnixTimestamp64Milli(last)) AS "newest minute",
     toString(toUnixTimestamp64Milli(greatest(first, last - INTERVAL 15 MINUTE))) AS from_ms, toString(toUnixTimestamp64Milli(last + INTERVAL 1 MINUTE)) AS to_ms
@@ -313,7 +321,7 @@ const flowColumns = `
 SELECT if(c.src = toIPv6('::'), 'all others', replaceRegexpOne(toString(c.src), '^::ffff:', '')) AS source, nullIf(c.src_port, 0) AS source_port,
     if(c.dst = toIPv6('::'), '', replaceRegexpOne(toString(c.dst), '^::ffff:', '')) AS destination, nullIf(c.dst_port, 0) AS destination_port,
     if(c.location_heavy = 0, '', {location}) AS location, toFloat64(c.heavy) AS heavy, toFloat64(c.observations) AS observations, toFloat64(c.bytes) AS bytes, if(isNaN(c.mean), NULL, c.mean) AS {mean}, c.windows AS windows, toFloat64(c.sampled) AS samples
-FROM top_flows({signal}, {range}, resolution_ns = greatest(${resolution:raw}, 1000000000)) AS c
+FROM top_flows({signal}, {rowspan}) AS c
 LEFT JOIN {locations} AS l ON l.id = c.location
 `
 
