@@ -26,7 +26,8 @@ type Mirror struct {
 }
 
 // mirrorHow holds the capture settings of a mirror. They are fixed at the start, because a
-// running socket cannot be opened twice.
+// running socket cannot be opened twice. clocks has the matches without which some session would
+// have another clock.
 type mirrorHow struct {
 	socket   capture.MirrorSocketConfig
 	mirrors  decode.Mirrors
@@ -36,10 +37,18 @@ type mirrorHow struct {
 }
 
 func (m *Mirror) how() mirrorHow {
-	how := mirrorHow{m.Socket, m.Kinds, m.MaxSessions, m.Clock, make(map[SessionMatch]Clock)}
+	how := mirrorHow{m.Socket, m.Kinds, m.MaxSessions, m.clock(Session{}), make(map[SessionMatch]Clock)}
+	bySwitch := false // all sessions of a switch have another clock, unless their numbers have settings
 	for match, s := range m.Sessions {
-		if s.Clock != "" {
-			how.clocks[match] = s.Clock
+		bySwitch = bySwitch || match.any && m.clock(s) != how.clock
+	}
+	for match, s := range m.Sessions {
+		var without Session
+		if match.source.IsValid() && !match.any {
+			without, _ = m.first(SessionMatch{id: match.id}, SessionMatch{source: match.source, any: true})
+		}
+		if clock := m.clock(s); clock != m.clock(without) || bySwitch && !match.source.IsValid() {
+			how.clocks[match] = clock
 		}
 	}
 	return how
@@ -50,6 +59,7 @@ func newMirror(m *Mirror) (*Tap, error) {
 	m = &own
 	m.At.Mirrors = decode.Mirrors{} // frames are already unwrapped: a mirror inside them is not the switch's
 	t := &Tap{name: m.Name, from: m.From, how: m.how(), fixed: true, feed: m.At, sessions: m.session}
+	t.expected = Expected{len(m.Sessions), func(k decode.SessionKey) bool { _, known := m.find(k); return known }}
 	socket, err := capture.NewMirrorSocket(m.Socket)
 	if err != nil {
 		return nil, err
@@ -59,9 +69,7 @@ func newMirror(m *Mirror) (*Tap, error) {
 			return fmt.Errorf("mirror %q: %w", t.name, err)
 		}
 		t.mirror = NewMirrorReader(socket, MirrorConfig{
-			Mirrors: m.Kinds, MaxSessions: m.MaxSessions, Reserved: len(m.Sessions),
-			Known:      func(k decode.SessionKey) bool { _, known := m.find(k); return known },
-			SwitchTime: m.switched,
+			Mirrors: m.Kinds, MaxSessions: m.MaxSessions, Expected: t.expected, SwitchTime: m.switched,
 		})
 		t.sources = []local.Source{t.mirror}
 		t.state = func() capture.LinkState { return capture.LinkUp }

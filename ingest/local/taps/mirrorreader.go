@@ -3,6 +3,7 @@ package taps
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
@@ -20,13 +21,17 @@ type MirrorConfig struct {
 	// MaxSessions is the maximum number of sessions with an index of their own. Anybody may
 	// send more; they count as OtherSessions.
 	MaxSessions int
-	// Known, unless nil, reports whether a session is expected. Reserved of the MaxSessions are
-	// kept for expected sessions, whatever else arrives. It is called once for each session.
-	Known    func(decode.SessionKey) bool
-	Reserved int
+	Expected    Expected // Expect changes it
 	// SwitchTime, unless nil, reports whether the frames of a session get the time of their
 	// switch, if it is usable: see local.SessionCounters. It is called once for each session.
 	SwitchTime func(decode.SessionKey) bool
+}
+
+// Expected says which sessions are expected: Reserved of the MaxSessions are kept for them, whatever
+// else arrives.
+type Expected struct {
+	Reserved int
+	Has      func(decode.SessionKey) bool // nil: none
 }
 
 // MirrorCounters holds the totals of a MirrorReader.
@@ -36,7 +41,7 @@ type MirrorCounters struct {
 }
 
 // MirrorReader extracts mirrored frames from the packets of a source. It belongs to one
-// goroutine, except for Counters, Session and Sessions.
+// goroutine, except for Expect, Counters, Session and Sessions.
 type MirrorReader struct {
 	source   local.Source
 	cfg      MirrorConfig
@@ -44,13 +49,16 @@ type MirrorReader struct {
 	of       map[decode.SessionKey]*sessionState
 	last     *sessionState
 	others   *sessionState
-	unknown  int // number of sessions that are not expected
+	counted  *Expected // by which unknown was counted
+	unknown  int       // number of sessions that are not expected
 	list     []capture.Interface
 	received int64 // see Received
 
 	local   MirrorCounters
 	batch   uint64          // number of the last one
 	touched []*sessionState // sessions in the last batch
+
+	expected atomic.Pointer[Expected]
 
 	mu      sync.Mutex
 	count   MirrorCounters
@@ -74,8 +82,13 @@ type sessionState struct {
 func NewMirrorReader(source local.Source, cfg MirrorConfig) *MirrorReader {
 	r := &MirrorReader{source: source, cfg: cfg, unwrap: decode.NewUnwrapper(cfg.Mirrors), of: make(map[decode.SessionKey]*sessionState), indexes: make(map[string]uint32)}
 	r.others = r.add(&sessionState{count: local.SessionCounters{Name: OtherSessions}})
+	r.Expect(cfg.Expected)
 	return r
 }
+
+// Expect changes which sessions are expected. Those that have an index keep it. It is safe for
+// concurrent use.
+func (r *MirrorReader) Expect(e Expected) { r.expected.Store(&e) }
 
 // add assigns an index to a session.
 func (r *MirrorReader) add(s *sessionState) *sessionState {
@@ -175,8 +188,17 @@ func (r *MirrorReader) state(s *decode.Session) *sessionState {
 
 // admit adds a session; nil means that there is no room.
 func (r *MirrorReader) admit(key decode.SessionKey) *sessionState {
-	known := r.cfg.Known != nil && r.cfg.Known(key)
-	if len(r.of) >= r.cfg.MaxSessions || !known && r.unknown >= r.cfg.MaxSessions-r.cfg.Reserved {
+	e := r.expected.Load()
+	if e != r.counted {
+		r.counted, r.unknown = e, 0
+		for old := range r.of {
+			if !e.has(old) {
+				r.unknown++
+			}
+		}
+	}
+	known := e.has(key)
+	if len(r.of) >= r.cfg.MaxSessions || !known && r.unknown >= r.cfg.MaxSessions-e.Reserved {
 		return nil
 	}
 	if !known {
@@ -186,6 +208,8 @@ func (r *MirrorReader) admit(key decode.SessionKey) *sessionState {
 	r.of[key] = state
 	return state
 }
+
+func (e *Expected) has(k decode.SessionKey) bool { return e.Has != nil && e.Has(k) }
 
 // follow counts gaps in sequence numbers. A very large gap means that the switch restarted.
 func (r *MirrorReader) follow(state *sessionState, s *decode.Session) {

@@ -173,3 +173,41 @@ func TestMirrorsByTap(t *testing.T) {
 		t.Error("no frame had a VLAN tag")
 	}
 }
+
+// TestSessionExpectedByReload: a session that a reload names has a reserved place in the reader that continues.
+func TestSessionExpectedByReload(t *testing.T) {
+	if !livetest.InNamespace(t) {
+		return
+	}
+	const at = "127.0.0.1:4789"
+	match, err := ParseSession(decode.MirrorVXLAN, "7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var set Set
+	for _, sessions := range []map[SessionMatch]Session{nil, {match: {Place: "receiver"}}} {
+		cfg := Config{Mirrors: []Mirror{{
+			Name: "leaf", From: at, Kinds: decode.Mirrors{VXLAN: 4789}, MaxSessions: 2, Sessions: sessions,
+			Socket: capture.MirrorSocketConfig{Listen: netip.MustParseAddrPort(at), Buffer: 1 << 20},
+		}}}
+		if set, err = Open(cfg, set); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer set.Close()
+	to, err := net.Dial("udp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	for _, id := range []byte{5, 6, 7} {
+		if _, err := to.Write(append([]byte{8, 0, 0, 0, 0, 0, id, 0}, livetest.Plain(1, 2, 60)...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := set["leaf"].Mirror()
+	mirroredFrames(t, r, 3)
+	if s, ok := r.Session("vxlan/127.0.0.1/7"); !ok || s.Frames != 1 {
+		t.Errorf("session 7 has no place: %+v", r.Sessions())
+	}
+}

@@ -150,33 +150,53 @@ func TestMirrorReaderAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestSessionRoom: random sessions leave the room that is reserved for known ones.
+// TestSessionRoom: random sessions leave the room that is reserved for known ones, also for those that become known later.
 func TestSessionRoom(t *testing.T) {
 	session := func(id byte) []byte {
 		p := unhex(t, outerMAC, "0800 4500 0032 0000 4000 402f 0000 c0000201 c0000202", "2000 6558 00000000", mirrored)
 		p[41] = id
 		return p
 	}
-	source := &batches{list: [][][]byte{{session(1), session(2), session(3), session(7), session(8), session(1)}}}
-	r := NewMirrorReader(source, MirrorConfig{
-		Mirrors: everyMirror, MaxSessions: 4, Reserved: 2, Known: func(k decode.SessionKey) bool { return k.ID >= 7 },
-	})
-	var b capture.Batch
-	if err := r.ReadBatch(&b); err != nil {
-		t.Fatal(err)
+	from := func(first uint64) Expected {
+		return Expected{Reserved: 2, Has: func(k decode.SessionKey) bool { return k.ID >= first }}
 	}
-	var got []string
-	for i := range b.N {
-		got = append(got, r.Interfaces()[b.Frames[i].Interface].Name)
-	}
-	want := []string{"gretap/192.0.2.1/1", "gretap/192.0.2.1/2", OtherSessions, "gretap/192.0.2.1/7", "gretap/192.0.2.1/8", "gretap/192.0.2.1/1"}
-	for i := range want {
-		if got[i] != want[i] {
-			t.Errorf("frame %d is of %s, want %s", i, got[i], want[i])
+	for _, tc := range []struct {
+		name          string
+		before, after Expected // before and after the first batch
+		batches       [2][]byte
+		want          []string // of the second batch
+		excess        uint64
+	}{
+		{"from the start", from(7), from(7), [2][]byte{{}, {1, 2, 3, 7, 8, 1}}, []string{"1", "2", OtherSessions, "7", "8", "1"}, 1},
+		{"later", Expected{}, from(7), [2][]byte{{}, {1, 2, 3, 7, 8, 1}}, []string{"1", "2", OtherSessions, "7", "8", "1"}, 1},
+		{"later, after a stranger", Expected{}, from(7), [2][]byte{{1}, {2, 3, 7, 8}}, []string{"2", OtherSessions, "7", "8"}, 1},
+		{"one that has a place already", Expected{}, from(7), [2][]byte{{7}, {1, 2, 3, 8}}, []string{"1", "2", OtherSessions, "8"}, 1},
+		{"no longer", from(7), Expected{}, [2][]byte{{1, 2, 3}, {3, 4, 5}}, []string{"3", "4", OtherSessions}, 2},
+	} {
+		source := &batches{}
+		r := NewMirrorReader(source, MirrorConfig{Mirrors: everyMirror, MaxSessions: 4, Expected: tc.before})
+		var got []string
+		for i, ids := range tc.batches {
+			if i > 0 {
+				r.Expect(tc.after)
+			}
+			var list [][]byte
+			for _, id := range ids {
+				list = append(list, session(id))
+			}
+			source.list = [][][]byte{list}
+			var b capture.Batch
+			if err := r.ReadBatch(&b); err != nil {
+				t.Fatal(err)
+			}
+			got = got[:0]
+			for i := range b.N {
+				got = append(got, strings.TrimPrefix(r.Interfaces()[b.Frames[i].Interface].Name, "gretap/192.0.2.1/"))
+			}
 		}
-	}
-	if r.Counters().Excess != 1 {
-		t.Errorf("there is room for a fifth session; %+v", r.Counters())
+		if !slices.Equal(got, tc.want) || r.Counters().Excess != tc.excess {
+			t.Errorf("%s: frames of %v, want %v; %+v", tc.name, got, tc.want, r.Counters())
+		}
 	}
 }
 

@@ -52,18 +52,26 @@ func ParseSession(kind decode.MirrorKind, text string) (k SessionMatch, err erro
 
 // find returns the settings of the most specific match.
 func (m *Mirror) find(k decode.SessionKey) (s Session, found bool) {
-	for _, try := range [...]SessionMatch{{source: k.Source, id: k.ID}, {id: k.ID}, {source: k.Source, any: true}} {
-		if s, found = m.Sessions[try]; found {
+	return m.first(SessionMatch{source: k.Source, id: k.ID}, SessionMatch{id: k.ID}, SessionMatch{source: k.Source, any: true})
+}
+
+// first returns the settings of the first match that has some.
+func (m *Mirror) first(list ...SessionMatch) (s Session, found bool) {
+	for _, match := range list {
+		if s, found = m.Sessions[match]; found {
 			return s, true
 		}
 	}
 	return s, false
 }
 
+// clock returns the clock of a session with these settings.
+func (m *Mirror) clock(s Session) Clock { return cmp.Or(s.Clock, m.Clock, ClockCollector) }
+
 // switched reports whether frames of a session get the time of their switch.
 func (m *Mirror) switched(k decode.SessionKey) bool {
 	s, _ := m.find(k)
-	return cmp.Or(s.Clock, m.Clock) == ClockSwitch
+	return m.clock(s) == ClockSwitch
 }
 
 // session returns the tap of a mirror's session, which may be placed by its name,

@@ -82,3 +82,53 @@ func TestClockChanged(t *testing.T) {
 		t.Error("another clock goes on")
 	}
 }
+
+// TestClockOfSessions: a reload may change sessions unless that changes the clock of one.
+func TestClockOfSessions(t *testing.T) {
+	type sessions map[string]Session
+	own, place := Session{Clock: ClockSwitch}, Session{Place: "receiver"}
+	tap := func(clock Clock, list sessions) *Tap {
+		t.Helper()
+		m := &Mirror{
+			Name: "leaf", From: "127.0.0.1", Kinds: decode.Mirrors{ERSPAN: true}, MaxSessions: 4, Clock: clock, Sessions: make(map[SessionMatch]Session),
+			Socket: capture.MirrorSocketConfig{Listen: netip.MustParseAddrPort("127.0.0.1:0")},
+		}
+		for text, s := range list {
+			match, err := ParseSession(decode.MirrorERSPAN, text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.Sessions[match] = s
+		}
+		got, err := newMirror(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	for _, tc := range []struct {
+		name   string
+		clock  Clock
+		one    sessions
+		other  sessions
+		differ bool
+	}{
+		{"a place alone", "", sessions{}, sessions{"7": place, "192.0.2.1": place, "192.0.2.1/7": place}, false},
+		{"a place beside another clock", "", sessions{"8": own}, sessions{"8": own, "7": place, "192.0.2.2/7": place}, false},
+		{"the mirror's clock by name", "", sessions{"7": place}, sessions{"7": {Clock: ClockCollector}}, false},
+		{"the mirror's clock as the default", ClockSwitch, sessions{}, sessions{"7": own}, false},
+		{"another clock", "", sessions{"7": place}, sessions{"7": own}, true},
+		{"the clock of a switch for one of its sessions too", "", sessions{"192.0.2.1": own}, sessions{"192.0.2.1": own, "192.0.2.1/7": own}, false},
+		{"the mirror's clock for a session of a switch", "", sessions{"192.0.2.1": own}, sessions{"192.0.2.1": own, "192.0.2.1/7": place}, true},
+		{"the mirror's clock for a number of a switch", "", sessions{"192.0.2.1": own}, sessions{"192.0.2.1": own, "7": place}, true},
+		{"the mirror's clock for one session of a number", "", sessions{"7": own}, sessions{"7": own, "192.0.2.1/7": place}, true},
+		{"a number's clock before that of the switch", "", sessions{"192.0.2.1": own, "7": place}, sessions{"192.0.2.1": own, "7": place, "192.0.2.1/7": place}, false},
+	} {
+		for _, list := range [][2]sessions{{tc.one, tc.other}, {tc.other, tc.one}} {
+			old, next := tap(tc.clock, list[0]), tap(tc.clock, list[1])
+			if _, err := next.takeOver(old); (err != nil) != tc.differ {
+				t.Errorf("%s: from %v to %v: %v", tc.name, list[0], list[1], err)
+			}
+		}
+	}
+}

@@ -73,6 +73,7 @@ type Tap struct {
 	state    func() capture.LinkState
 	count    func() capture.TapCounters
 	mirror   *MirrorReader // nil without sessions
+	expected Expected      // of mirror
 	sessions func(session string) local.SessionTap
 	earlier  capture.TapCounters // totals of closed taps of the same name
 }
@@ -103,6 +104,11 @@ func Open(cfg Config, before Set) (Set, error) {
 			return nil, errors.Join(err, closeTaps(opened))
 		}
 		taps[t.name] = t
+	}
+	for _, t := range taps {
+		if t.mirror != nil {
+			t.mirror.Expect(t.expected)
+		}
 	}
 	return taps, nil
 }
