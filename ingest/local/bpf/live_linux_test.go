@@ -508,6 +508,9 @@ func TestReplace(t *testing.T) {
 	if got, want := kernel.pipeline.Stats().Counts().In, uint64(sent/len(frames)*observations(t, &s, frames)); got != want {
 		t.Errorf("%d observations were counted, %d sent", got, want)
 	}
+	if n := kernel.set["tap"].Counters(); n.Received != uint64(sent) || n.Frames != uint64(sent) {
+		t.Errorf("%d packets were counted, %d of them delivered, %d sent", n.Received, n.Frames, sent)
+	}
 	t.Logf("%d packets, %d reloads", sent, reloads())
 }
 

@@ -151,6 +151,9 @@ func (s *Source) Succeed(before local.Counter) (last local.Counts, ok bool, err 
 	if _, err := s.drain(s.counter); err != nil {
 		return last, true, err
 	}
+	s.mu.Lock()
+	s.counts = counters{} // the old program counted these packets too
+	s.mu.Unlock()
 	if err := old.link.Update(s.counter.program); err != nil {
 		return last, true, fmt.Errorf("count on %q: exchange program: %w", s.cfg.Interface, err)
 	}

@@ -75,7 +75,8 @@ type Tap struct {
 	mirror   *MirrorReader // nil without sessions
 	expected Expected      // of mirror
 	sessions func(session string) local.SessionTap
-	earlier  capture.TapCounters // totals of closed taps of the same name
+	before   *Tap                // of the same name, which this one replaces; it counts until its last frames are read
+	earlier  capture.TapCounters // totals of taps before that one
 }
 
 // Set holds the taps of a process, by name. It does not change.
@@ -120,7 +121,8 @@ func (t *Tap) takeOver(old *Tap) (reopen bool, err error) {
 		err = t.open()
 		return err == nil, err
 	case reflect.DeepEqual(old.how, t.how):
-		t.sources, t.state, t.count, t.mirror, t.earlier = old.sources, old.state, old.count, old.mirror, old.earlier
+		t.sources, t.state, t.count, t.mirror = old.sources, old.state, old.count, old.mirror
+		t.before, t.earlier = old.before, old.earlier
 		return false, nil
 	case t.fixed && old.fixed && old.from == t.from:
 		return false, fmt.Errorf("mirror %q: changing its kind, buffer, clocks or max_sessions takes a restart", t.name)
@@ -128,7 +130,7 @@ func (t *Tap) takeOver(old *Tap) (reopen bool, err error) {
 	if err := t.open(); err != nil {
 		return false, err
 	}
-	t.earlier = old.Counters()
+	t.before, t.earlier = old, old.replaced()
 	return true, nil
 }
 
@@ -249,10 +251,21 @@ func (t *Tap) At(session string) (at window.Tap, from string) {
 	return t.sessions(session).Tap, session
 }
 
-// Counters returns the totals of all taps of this name, from the first set on.
+// Counters returns the totals of all taps of this name, from the first set on. Frames that both
+// rings deliver while one replaces the other count for both.
 func (t *Tap) Counters() capture.TapCounters {
-	sum, own := t.earlier, t.count()
+	sum, own := t.replaced(), t.count()
 	sum.Add(&own)
+	return sum
+}
+
+// replaced returns the totals of the earlier taps of this name.
+func (t *Tap) replaced() capture.TapCounters {
+	sum := t.earlier
+	if t.before != nil {
+		last := t.before.count()
+		sum.Add(&last)
+	}
 	return sum
 }
 
