@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/csigscope/csigscope/replay/emitter/exact"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
@@ -83,7 +84,15 @@ func (t *Taps) CreateFiles(s *scenario.Scenario, dir string) error {
 		return t.Output(s, file, path, of)
 	}
 	if s.SingleFile {
+		if !namesFile(s.Name) {
+			return fmt.Errorf("create capture: the scenario's name %q is no name of a file: choose another", s.Name)
+		}
 		return create(s.Name, t.List)
+	}
+	for i := range t.List {
+		if name := t.List[i].Name; !namesFile(name) {
+			return fmt.Errorf("create capture of tap %q: its name is no name of a file: rename that rack in the fabric file, or set single_file: true", name)
+		}
 	}
 	for i := range t.List {
 		if err := create(t.List[i].Name, t.List[i:i+1]); err != nil {
@@ -91,6 +100,12 @@ func (t *Taps) CreateFiles(s *scenario.Scenario, dir string) error {
 		}
 	}
 	return nil
+}
+
+// namesFile reports whether a capture can have a name, with an extension, without leaving its folder. Racks of a fabric
+// file have any names.
+func namesFile(name string) bool {
+	return name != "" && name[0] != '.' && !strings.ContainsAny(name, "/\x00")
 }
 
 // extensionOf returns the extension of capture files.

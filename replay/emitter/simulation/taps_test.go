@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -321,6 +322,47 @@ func TestBadTapsAreRefused(t *testing.T) {
 		if _, err := scenario.Fabric(s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one with %q", text, err, want)
 		}
+	}
+}
+
+// TestNamesOfCaptures checks that no name leads out of the folder, and that nothing is captured if one is refused.
+func TestNamesOfCaptures(t *testing.T) {
+	r, _ := run(t, tiny())
+	spec, err := fabric.Load(r.Fabric)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(spec.Groups, func(g fabric.GroupSpec) bool { return g.Name == "rack2" })
+	for name, refused := range map[string]bool{"pod1/rack2": true, "../rack2": true, ".rack2": true, `it's \rack 2`: false} {
+		spec.Groups[at].Name = name
+		var text bytes.Buffer
+		if err := spec.Write(&text); err != nil {
+			t.Fatal(err)
+		}
+		s := tiny()
+		s.FabricFile = filepath.Join(t.TempDir(), "fabric.yaml")
+		s.Leaves, s.Spines, s.HostsPerLeaf, s.RackUplinkSpeed = 0, 0, 0, nil
+		if err := os.WriteFile(s.FabricFile, text.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, s.SingleFile = range []bool{false, true} {
+			dir := filepath.Join(t.TempDir(), "out")
+			_, err := Run(context.Background(), s, dir, nil)
+			if wrong := refused && !s.SingleFile; (err != nil) != wrong || wrong && !strings.Contains(err.Error(), fmt.Sprintf("%q: its name is no name of a file", name)) {
+				t.Errorf("%.20q, single file %t: error %v", name, s.SingleFile, err)
+			}
+			inside, _ := filepath.Glob(filepath.Join(dir, "*.pcapng"))
+			all, _ := filepath.Glob(filepath.Join(dir, "..", "*", "*.pcapng"))
+			outside, _ := filepath.Glob(filepath.Join(dir, "..", "*.pcapng"))
+			if len(all) != len(inside) || len(outside) > 0 || err != nil && len(inside) > 0 {
+				t.Errorf("%.20q: captures %q %q, error %v", name, all, outside, err)
+			}
+		}
+	}
+	s := tiny()
+	s.Name, s.SingleFile = "../tiny", true
+	if _, err := Run(context.Background(), s, t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "choose another") {
+		t.Errorf("the scenario ../tiny: error %v", err)
 	}
 }
 
