@@ -15,7 +15,7 @@ import (
 
 // Names with characters that are special in addresses, or look like scripts.
 const (
-	oddSource   = `R&D #1 +2 100% a/b\n ü`
+	oddSource   = `R&D #1 +2 100% a/b\c ü`
 	oddDest     = `a=b&var-src=x;%26%2526 'q' "w" <i>&#38;?`
 	oddLocation = `leaf#1+&%41:up/1 javascript:`
 )
