@@ -75,8 +75,8 @@ type Tap struct {
 	mirror   *MirrorReader // nil without sessions
 	expected Expected      // of mirror
 	sessions func(session string) local.SessionTap
-	before   *Tap                // of the same name, which this one replaces; it counts until its last frames are read
-	earlier  capture.TapCounters // totals of taps before that one
+	before   func() capture.TapCounters // count of the tap that this one replaces, which goes on until its last frames are read; nil: none
+	earlier  capture.TapCounters        // totals of taps before that one
 }
 
 // Set holds the taps of a process, by name. It does not change.
@@ -130,7 +130,7 @@ func (t *Tap) takeOver(old *Tap) (reopen bool, err error) {
 	if err := t.open(); err != nil {
 		return false, err
 	}
-	t.before, t.earlier = old, old.replaced()
+	t.before, t.earlier = old.count, old.replaced()
 	return true, nil
 }
 
@@ -263,7 +263,7 @@ func (t *Tap) Counters() capture.TapCounters {
 func (t *Tap) replaced() capture.TapCounters {
 	sum := t.earlier
 	if t.before != nil {
-		last := t.before.count()
+		last := t.before()
 		sum.Add(&last)
 	}
 	return sum
