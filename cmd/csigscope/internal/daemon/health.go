@@ -18,7 +18,7 @@ const checkTimeout = 5 * time.Second
 // Health reports whether the process is alive (its loops turn) and whether it is ready (it
 // could take work now). It is safe for concurrent use.
 type Health struct {
-	now func() time.Time
+	now func() time.Duration // since NewHealth: the system clock may be set
 
 	mu       sync.Mutex
 	beats    []*Beat
@@ -32,14 +32,17 @@ type check struct {
 }
 
 // NewHealth returns the Health of a process that is alive and ready.
-func NewHealth(now func() time.Time) *Health { return &Health{now: now} }
+func NewHealth(now func() time.Time) *Health {
+	began := now()
+	return &Health{now: func() time.Duration { return now().Sub(began) }}
+}
 
 // Beat is the heartbeat of one loop.
 type Beat struct {
 	name     string
 	patience time.Duration
-	last     atomic.Int64 // Unix ns; 0 after End
-	now      func() time.Time
+	last     atomic.Int64 // ns since NewHealth; below 0 after End
+	now      func() time.Duration
 }
 
 // Watch starts to observe a loop, which has to call Turn at least once per patience.
@@ -53,10 +56,10 @@ func (h *Health) Watch(name string, patience time.Duration) *Beat {
 }
 
 // Turn reports that the loop turns.
-func (b *Beat) Turn() { b.last.Store(b.now().UnixNano()) }
+func (b *Beat) Turn() { b.last.Store(int64(b.now())) }
 
 // End reports that the loop has ended normally.
-func (b *Beat) End() { b.last.Store(0) }
+func (b *Beat) End() { b.last.Store(-1) }
 
 // Require makes the process ready only while ready returns nil.
 func (h *Health) Require(name string, ready func(context.Context) error) {
@@ -76,11 +79,11 @@ func (h *Health) Alive() error {
 	var stuck []error
 	at := h.now()
 	for _, b := range beats {
-		last := b.last.Load()
-		if last == 0 {
+		last := time.Duration(b.last.Load())
+		if last < 0 {
 			continue
 		}
-		if quiet := at.Sub(time.Unix(0, last)); quiet > b.patience {
+		if quiet := at - last; quiet > b.patience {
 			stuck = append(stuck, fmt.Errorf("%s: no progress for %s, expected every %s", b.name, quiet.Round(time.Millisecond), b.patience))
 		}
 	}
