@@ -75,7 +75,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	own := filepath.Join(f.dir, fmt.Sprintf("%s-%08x", s.Name, uint32(id)))
+	own := filepath.Join(f.dir, fmt.Sprintf("%s-%08x", filepath.Base(s.Name), uint32(id)))
 	if host, _, err := net.SplitHostPort(f.listen); err == nil && !edge.IsLoopback(host) {
 		return usageError{fmt.Errorf("--listen %q: demo serves on loopback only: reach it by a tunnel, or serve its store with query serve", f.listen)}
 	}
