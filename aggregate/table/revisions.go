@@ -111,7 +111,7 @@ func parts(windows []*Window, old map[aggregate.CellKey]bool) []*Window {
 			k := w.Rows.rows.cells[i].cell
 			tags, reflections := k, k
 			tags.Kind, reflections.Kind = decode.Tag, decode.Reflection
-			uses := seen[tags] && !(old[tags] && seen[reflections] && !old[reflections]) // tags
+			uses := seen[tags] && (!old[tags] || !seen[reflections] || old[reflections]) // tags
 			if uses == (k.Kind != decode.Reflection) {
 				mask[i] = 1
 			}

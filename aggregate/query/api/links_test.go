@@ -186,7 +186,7 @@ func TestFlowPages(t *testing.T) {
 	for second := 1; second < 3; second++ {
 		b := namedBlock(second)
 		other := b.Flows[0]
-		other.Flow.SrcPort = 9
+		other.SrcPort = 9
 		b.Flows = append(b.Flows, other)
 		s.writeBlock(t, b)
 	}
