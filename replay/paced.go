@@ -17,8 +17,8 @@ import (
 const pacedLead = 5 * time.Millisecond
 
 // A packet more than farAhead after the latest one may have a wrong time, so it does not wait until
-// farPackets in a row agree. Meanwhile shards keep such packets in quarantine, by the same numbers
-// (window.Config.MaxAhead).
+// farPackets in a row agree, or until the next one is as far from it: then packets are rare. Meanwhile
+// shards keep such packets in quarantine, by the same numbers (window.Config.MaxAhead).
 const (
 	farAhead   = time.Minute
 	farPackets = 64
@@ -186,18 +186,21 @@ func (f *pacedFile) write(ctx context.Context, taps []TapCounts, passages []*fin
 
 // pace maps captured time to the wall clock.
 type pace struct {
-	speed   float64
-	started time.Time
-	first   int64 // captured time at started
-	latest  int64 // captured time, without packets in doubt
-	alone   bool  // only the first packet came so far
-	doubted int   // packets in a row that are far ahead of latest
+	speed    float64
+	started  time.Time
+	first    int64 // captured time at started
+	latest   int64 // captured time, without packets in doubt
+	previous int64 // captured time of the previous packet, which may be in doubt
+	alone    bool  // only the first packet came so far
+	doubted  int   // packets in a row that are far ahead of latest
+	rare     bool  // the previous packets were that far apart
 }
 
 // ahead returns the time until the next packet is due. Packets from before the first one, and
 // those in doubt, are due at once.
 func (p *pace) ahead(at int64) time.Duration {
-	pause := time.Duration(at - p.latest)
+	pause, step := time.Duration(at-p.latest), time.Duration(at-p.previous)
+	p.previous = at
 	switch {
 	case p.started.IsZero():
 		p.begin(at)
@@ -205,13 +208,18 @@ func (p *pace) ahead(at int64) time.Duration {
 		return 0
 	case p.alone && pause < -farAhead: // the first time was wrong
 		p.begin(at)
+	case step > farAhead && step <= longestPause && (p.rare || p.doubted > 0):
+		p.rare = true
 	case pause > farAhead:
+		p.rare = false
 		if p.doubted++; p.doubted < farPackets {
 			return 0
 		}
 		if pause > longestPause {
 			p.begin(at)
 		}
+	default:
+		p.rare = false
 	}
 	p.alone, p.doubted, p.latest = false, 0, max(p.latest, at)
 	return time.Duration(float64(at-p.first)/p.speed) - time.Since(p.started)

@@ -69,6 +69,8 @@ func TestPacedTimes(t *testing.T) {
 		{"the first is years behind", shift(0, 1, -years), span - 640*time.Millisecond},
 		{"a clock that is set ahead by years", shift(100, count, years), span - 640*time.Millisecond},
 		{"a pause of an hour", shift(100, count, hour), span + hour},
+		{"packets two minutes apart", func(i int) time.Duration { return time.Duration(i) * 2 * time.Minute }, span + (count-1)*2*time.Minute},
+		{"packets 23 hours apart", func(i int) time.Duration { return time.Duration(i) * 23 * hour }, span + (count-1)*23*hour},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "a.pcapng")

@@ -349,6 +349,48 @@ func TestExpired(t *testing.T) {
 	})
 }
 
+// TestLostAfterOutage: rows that a server loses soon after it took them are sent again, although they waited for it longer
+// than it keeps rows.
+func TestLostAfterOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer()
+		s := storeBefore(t, f, &Outbox{Dir: t.TempDir()})
+		f.setErr(errAway)
+		put(t, s, 1, 1, 10*time.Millisecond, 10)
+		time.Sleep(7 * time.Hour)
+		f.setErr(nil)
+		if err := s.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.forget(1)
+		time.Sleep(20 * time.Minute)
+		if got := f.observations(); got != 10 {
+			t.Errorf("%d observations, want 10", got)
+		}
+		closeStore(t, s)
+	})
+}
+
+// TestRefusedIsReleased: a record that the server refuses does not keep the outbox from releasing later ones.
+func TestRefusedIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer()
+		f.refuse = 1
+		s := storeBefore(t, f, &Outbox{Dir: t.TempDir()})
+		for producer := range uint64(3) {
+			put(t, s, producer, 1, time.Second, 10)
+			if err := s.Flush(t.Context()); err != nil && producer != 1 {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Hour)
+		if kept := s.deliveries[0].log.Acked(); len(kept) > 0 || f.observations() != 20 {
+			t.Errorf("%d segments are kept, %d observations stored, want 0 and 20", len(kept), f.observations())
+		}
+		closeStore(t, s)
+	})
+}
+
 // TestSteadyStream: sent records are dropped while others keep coming.
 func TestSteadyStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -137,7 +137,8 @@ func (d *delivery) missing(ctx context.Context, s outbox.Segment) (map[uint64]bo
 					return err
 				}
 			}
-			if d.now().Sub(of[i].At) < keeps {
+			// Rows live from their insertion on, which may be long after At.
+			if !s.Earlier || d.now().Sub(of[i].At) < keeps {
 				// A probe does not have the window's length.
 				gone = append(gone, lossExtent{Producer: p.Producer, Incarnation: p.Incarnation, Epoch: p.Epoch, From: p.Window, To: p.Window + 1})
 				from = append(from, of[i].First)
@@ -214,6 +215,9 @@ func (d *delivery) resend(ctx context.Context, s outbox.Segment, batches map[uin
 			err = d.to.sendBatch(attempt, &b, "")
 		}
 		cancel()
+		if refused(err) || errors.Is(err, errNewerBatch) {
+			continue // as at its first time; a newer csigscope has sent it
+		}
 		if err != nil {
 			return err
 		}

@@ -310,6 +310,11 @@ func (v *surveyor) finish(c *class) {
 	}
 	// The clock may have been set since records were acknowledged, so their age is unknown.
 	l.ack(c, c.acked, c.ackedSum, c.waiting, l.o.Now())
+	for i := range l.segments {
+		if p := l.segments[i].part(c.index); p != nil {
+			p.earlier = !p.ackedAt.IsZero()
+		}
+	}
 }
 
 // removeTorn rewrites segments without unconfirmed records: their numbers are not used again, and

@@ -128,7 +128,7 @@ func (l *Log) kept(old *segment, keep func(c *class, seq uint64) bool) (b []byte
 		b = b[:len(b)+len(body)]
 		next.note(c.index, &f.header)
 		if p, was := next.part(c.index), old.part(c.index); was != nil {
-			p.ackedAt, p.released = was.ackedAt, was.released
+			p.ackedAt, p.earlier, p.released = was.ackedAt, was.earlier, was.released
 		}
 	}
 	next.end, next.size = int64(len(b)), int64(len(b))
@@ -218,6 +218,7 @@ type Segment struct {
 	Class   int
 	Acked   bool      // all of them are acknowledged
 	AckedAt time.Time // latest possible time, if Acked; not before the log was opened
+	Earlier bool      // if Acked: by an earlier process
 	Bytes   int64
 	Weight  uint64 // of the waiting records, when appended; from Oldest and Held
 	from    uint64 // the range of sequence numbers for Read
@@ -238,7 +239,7 @@ func (l *Log) Acked() []Segment {
 				continue
 			}
 			list = append(list, Segment{
-				Class: p.class, Acked: c.acked >= p.last, AckedAt: p.ackedAt, Bytes: p.bytes,
+				Class: p.class, Acked: c.acked >= p.last, AckedAt: p.ackedAt, Earlier: p.earlier, Bytes: p.bytes,
 				from: p.prev + 1, to: min(c.acked, p.last), number: l.segments[i].number,
 			})
 		}

@@ -29,7 +29,8 @@ type part struct {
 	before uint64 // weight of all confirmed records before its first one
 	bytes  int64
 
-	ackedAt  time.Time // when all of it was acknowledged in this process
+	ackedAt  time.Time // when all of it was acknowledged, or the log was opened after that
+	earlier  bool      // it was acknowledged before the log was opened
 	released bool      // see Release
 }
 
@@ -83,5 +84,5 @@ func (s *segment) note(class int, h *header) {
 	}
 	p.last = max(p.last, h.seq)
 	p.bytes += h.size()
-	p.ackedAt, p.released = time.Time{}, false
+	p.ackedAt, p.earlier, p.released = time.Time{}, false, false
 }
