@@ -189,7 +189,7 @@ type verdictBuilder struct {
 	silent    int                     // of them, pairs whose observations are all earlier than the windows that decide
 	unjudged  map[csig.Signal]int     // number of cells that are not judged
 	trimmed   uint64
-	ongoing   map[pair]int64 // congested cells, since when, Unix ns; 0 if only the sums of the range show it
+	ongoing   map[pair]aggregate.Verdict // congested cells, the longest one of their signals
 }
 
 // pair is a cell, for any signal and kind.
@@ -207,7 +207,7 @@ type locationSums struct {
 func (b *verdictBuilder) count() {
 	best := make(map[pair]aggregate.State)
 	congested, observed := make(map[pair]bool), make(map[pair]bool)
-	b.unjudged, b.ongoing = make(map[csig.Signal]int), make(map[pair]int64)
+	b.unjudged, b.ongoing = make(map[csig.Signal]int), make(map[pair]aggregate.Verdict)
 	for i := range b.Signals {
 		s := &b.Signals[i]
 		b.out.Signals = append(b.out.Signals, s.Signal)
@@ -223,8 +223,8 @@ func (b *verdictBuilder) count() {
 			if c.Observations > 0 {
 				observed[p] = true
 			}
-			if since := b.ongoing[p]; c.State == aggregate.Congested && (since == 0 || c.Sustained && c.Since < since) {
-				b.ongoing[p] = c.Since
+			if known, ok := b.ongoing[p]; c.State == aggregate.Congested && (!ok || known.Lasted < c.Lasted) {
+				b.ongoing[p] = c.Verdict
 			}
 			if c.State == aggregate.NotJudged {
 				b.unjudged[s.Signal]++
@@ -583,8 +583,8 @@ func (b *verdictBuilder) dateBack(s *Statement, first int64) {
 		return
 	}
 	for _, c := range s.Cells {
-		if since := b.ongoing[pair{c.Src, c.Dst}]; since > 0 {
-			s.Since = min(s.Since, since)
+		if v := b.ongoing[pair{c.Src, c.Dst}]; v.Lasted > 0 {
+			s.Since = min(s.Since, v.Since)
 		}
 	}
 }

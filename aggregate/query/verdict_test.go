@@ -185,7 +185,8 @@ func TestFabricVerdict(t *testing.T) {
 		}},
 		"since before the windows": {[]load{{src: 3, dst: 1, port: "leaf3:up1", from: 0, to: 10, heavy: 20, congested: true}}, func(g *query.VerdictInput) {
 			for i := range g.Signals {
-				g.Signals[i].Cells[0].Since = start.Add(time.Duration(i-30) * time.Second).UnixNano()
+				v := &g.Signals[i].Cells[0].Verdict
+				v.Since, v.Lasted = start.Add(time.Duration(i-30)*time.Second).UnixNano(), int64(40-i)*int64(time.Second)
 			}
 		}, query.VerdictCongested, []string{
 			"Congested at the end (2026-01-20 09:00:10 UTC): 1 place. In the whole range 1 of 1 cells were congested, over all signals.", "leaf3:up1: 100 % of heavy observations since 08:59:30 UTC, 1 cell",

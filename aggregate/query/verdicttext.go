@@ -193,8 +193,8 @@ func (b *verdictBuilder) headline() (VerdictKind, string) {
 
 // anyOngoing reports whether a cell is congested at the end of the range.
 func (b *verdictBuilder) anyOngoing() bool {
-	for _, since := range b.ongoing {
-		if since > 0 {
+	for _, v := range b.ongoing {
+		if v.Lasted > 0 {
 			return true
 		}
 	}

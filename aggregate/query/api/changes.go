@@ -111,7 +111,7 @@ type change struct {
 	cell           aggregate.CellStats // the present values
 	silent         []string            // silent producers of the cell
 	state, before  aggregate.State
-	since          int64 // Unix ns, 0 for none
+	since          *timestamppb.Timestamp // of the congestion, nil for none
 	lasted         time.Duration
 	location, from aggregate.LocationID // from is the location before a move
 	producer       *table.Producer      // nil for a cell
@@ -242,7 +242,7 @@ func (o *cellStates) compare(list []change, was *cellStates, from, to *condition
 	var silentBefore []string
 	one := change{state: to.state, before: from.state}
 	if to.congested {
-		one.since = to.verdict.Since
+		one.since = sinceOf(&to.verdict)
 	}
 	if from.cell != nil {
 		silentBefore = from.cover.Silent
@@ -269,9 +269,9 @@ func (o *cellStates) compare(list []change, was *cellStates, from, to *condition
 	case to.congested && !from.congested:
 		add(wire.ChangeKind_CHANGE_KIND_ONSET)
 	case from.congested && !to.congested:
-		one.since, one.location = from.verdict.Since, was.location(from)
-		if newest := o.state.Newest(); newest != nil && one.since > 0 {
-			one.lasted = max(newest.Start.Sub(time.Unix(0, one.since)), 0)
+		one.since, one.location = sinceOf(&from.verdict), was.location(from)
+		if newest := o.state.Newest(); newest != nil && one.since != nil {
+			one.lasted = max(newest.Start.Sub(one.since.AsTime()), 0)
 		}
 		add(wire.ChangeKind_CHANGE_KIND_CLEARED)
 	case to.congested:
@@ -377,10 +377,7 @@ func (n *names) change(c *change) *wire.Change {
 	cell := n.cell(&c.cell, &table.CellCoverage{Silent: c.silent})
 	out.Src, out.Dst, out.State, out.StateBefore = cell.Src, cell.Dst, stateOf(c.state), stateOf(c.before)
 	out.HeavyRatio, out.Mean, out.Candidates, out.Probabilities, out.SilentProducers = cell.HeavyRatio, cell.Mean, cell.Candidates, cell.Probabilities, cell.SilentProducers
-	out.LastedS = sixDigits(c.lasted.Seconds())
-	if c.since > 0 {
-		out.Since = timestamppb.New(time.Unix(0, c.since))
-	}
+	out.Since, out.LastedS = c.since, sixDigits(c.lasted.Seconds())
 	if c.location != aggregate.NoLocation {
 		out.Location = n.locationName(c.location)
 	}

@@ -209,9 +209,15 @@ func (n *names) verdict(v *query.FabricVerdict, about *wire.About, top int) *wir
 func (n *names) statement(rank uint32, s *query.Statement) *wire.Statement {
 	out := &wire.Statement{
 		Rank: rank, Text: text(s.Text), Place: text(s.Place), Kind: wire.StatementKind(s.Kind + 1), State: stateOf(s.State),
-		Since: stampOf(s.Since), First: stampOf(s.First), Last: stampOf(s.Last), Heavy: s.Heavy, ShareRatio: sixDigits(s.Share),
+		Last: stampOf(s.Last), Heavy: s.Heavy, ShareRatio: sixDigits(s.Share),
 		Ports: uint32(s.Ports), OfPorts: uint32(s.OfPorts), Device: text(s.Device), FarEnd: text(s.FarEnd), Host: text(s.Host),
 		CellCount: uint64(len(s.Cells)), SourceCount: uint32(len(s.Sources)),
+	}
+	if s.Dated {
+		out.Since = timestamppb.New(time.Unix(0, s.Since))
+	}
+	if s.Last > 0 { // else neither is known
+		out.First = timestamppb.New(time.Unix(0, s.First))
 	}
 	for _, l := range s.Locations[:min(len(s.Locations), maxStatementNames)] {
 		out.Locations = append(out.Locations, text(l.Name))
