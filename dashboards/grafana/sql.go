@@ -231,6 +231,14 @@ FROM
     GROUP BY location
 )`
 
+// wholeStep is step in whole rows of {rows}.
+const wholeStep = "greatest(" + step + ", 1000000000)"
+
+// partOf is how many ms of the range lie in a window, by its number and length in ns.
+func partOf(number, length string) string {
+	return "(least(toUnixTimestamp64Milli($__toTime_ms), intDiv((" + number + " + 1) * " + length + ", 1000000)) - greatest(toUnixTimestamp64Milli($__fromTime_ms), intDiv(" + number + " * " + length + ", 1000000)))"
+}
+
 // recent is how long the windows last that decide states, each of which lasts rowLength ns, as those of {rows} do.
 const (
 	rowLength = "greatest(${resolution:raw}, 1000000000)"
@@ -263,12 +271,17 @@ FROM
 )`)
 
 // knownSQL returns how much of the range is covered, and where rows are. Coverage is the share of
-// the range in windows with observations, minus known gaps in them. Taps are those of the day before
+// the range in windows with rows, without the known gaps of each displayed window. Taps are those of the day before
 // the range's end; a tap is silent if it received no packet in the range.
 var knownSQL = ask(`
-SELECT (SELECT sum((1 - least(gap_share, 1)) * (least(toUnixTimestamp64Milli(window_start) + intDiv(` + rowLength + `, 1000000), toUnixTimestamp64Milli($__toTime_ms)) - greatest(toUnixTimestamp64Milli(window_start), toUnixTimestamp64Milli($__fromTime_ms))))
-            / (toUnixTimestamp64Milli($__toTime_ms) - toUnixTimestamp64Milli($__fromTime_ms))
-        FROM coverage_windows_{rows}({rowspan}, step_ns = ` + rowLength + `) WHERE observations > 0) AS "coverage",
+SELECT (SELECT sum(least(toFloat64(c.covered), (1 - least(g.gap_share, 1)) * ` + partOf("g.slot", wholeStep) + `)) / (toUnixTimestamp64Milli($__toTime_ms) - toUnixTimestamp64Milli($__fromTime_ms))
+        FROM
+        (
+            SELECT intDiv(row * ` + rowLength + `, ` + wholeStep + `) AS slot, sum(` + partOf("row", rowLength) + `) AS covered
+            FROM (SELECT DISTINCT intDiv(toUnixTimestamp64Nano(window_start), ` + rowLength + `) AS row FROM partials_{rows} WHERE window_start > $__fromTime_ms - toIntervalNanosecond(` + rowLength + `) AND window_start < $__toTime_ms)
+            GROUP BY slot
+        ) AS c
+        INNER JOIN (SELECT intDiv(toUnixTimestamp64Nano(window_start), ` + wholeStep + `) AS slot, gap_share FROM coverage_windows_{rows}({rowspan}, step_ns = ` + wholeStep + `)) AS g USING slot) AS "coverage",
     if(empty(taps), 'none known', toString(length(silent)) || ' of ' || toString(length(taps)) || if(empty(silent), '', ': ' || arrayStringConcat(arraySlice(silent, 1, 3), ', '))) AS "silent taps",
     if(rows = 0, NULL, toUnixTimestamp64Milli(last)) AS "newest minute",
     toString(toUnixTimestamp64Milli(greatest(first, last - INTERVAL 15 MINUTE))) AS from_ms, toString(toUnixTimestamp64Milli(last + INTERVAL 1 MINUTE)) AS to_ms
