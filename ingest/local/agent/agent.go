@@ -159,6 +159,7 @@ func (a *Agent) Reload(ctx context.Context, s Setup, adopt func() error) error {
 		if err := adopt(); err != nil {
 			return err
 		}
+		set.Expect()
 		a.names.Use(s.Network)
 		return nil
 	}); err != nil {

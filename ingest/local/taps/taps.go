@@ -83,7 +83,7 @@ type Tap struct {
 type Set map[string]*Tap
 
 // Open opens the taps of cfg. Taps of the set before, which may be nil, with equal capture
-// settings continue in both sets. If it fails, only the taps of before, if any, stay open.
+// settings continue in both sets, and unchanged until Expect. If it fails, only the taps of before, if any, stay open.
 func Open(cfg Config, before Set) (Set, error) {
 	taps := make(Set, len(cfg.Interfaces)+len(cfg.Mirrors))
 	var opened []*Tap
@@ -106,12 +106,17 @@ func Open(cfg Config, before Set) (Set, error) {
 		}
 		taps[t.name] = t
 	}
-	for _, t := range taps {
+	return taps, nil
+}
+
+// Expect makes the mirrors that continue from the set before expect the sessions of this set. Call it once
+// nothing can refuse the set.
+func (s Set) Expect() {
+	for _, t := range s {
 		if t.mirror != nil {
 			t.mirror.Expect(t.expected)
 		}
 	}
-	return taps, nil
 }
 
 // takeOver takes over the old tap's open sources, or opens new ones.
