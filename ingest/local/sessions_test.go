@@ -220,6 +220,35 @@ func sessionClocks(t *testing.T) {
 	}
 }
 
+// TestSessionsMoved: a mirror that a reload moves to another address counts all frames of sessions whose clock is behind.
+func TestSessionsMoved(t *testing.T) { synctest.Test(t, sessionsMoved) }
+
+func sessionsMoved(t *testing.T) {
+	j, old, next := newJournal(t), mirror("a"), mirror("a")
+	old.behind, next.behind = 500*time.Millisecond, 500*time.Millisecond
+	p, err := local.New(config(j), tapsPlan(t, mirrorTap(old, 1, "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := contextWithStop(t)
+	wait := start(ctx, t, p)
+	time.Sleep(3 * time.Second)
+	if err := p.Reload(ctx, tapsPlan(t, mirrorTap(next, 1, "")), nil); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * time.Second)
+	stop()
+	if err := wait(); err != nil {
+		t.Fatal(err)
+	}
+	conserved(t, p.Stats())
+	for _, r := range p.Stats().Rings {
+		if given := old.frames("a") + next.frames("a"); r.Packets != given || r.Counts.Stored != given || next.frames("a") == 0 {
+			t.Errorf("%s: %d frames came, %d of them after the reload; %d were counted and %d stored", r.Name, given, next.frames("a"), r.Packets, r.Counts.Stored)
+		}
+	}
+}
+
 // TestSessionMarks: the windows of a session whose clock is behind are stored, or the marks of each round show that they are
 // open.
 func TestSessionMarks(t *testing.T) { synctest.Test(t, sessionMarks) }

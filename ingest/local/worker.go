@@ -291,14 +291,18 @@ const maxOverlap = 10 * time.Second
 
 // own drops the frames that a replaced ring has, which are the first ones, up to the time at which it
 // ended, and those that a replacing ring has. Much earlier times come from a clock that was set back.
+// Sessions have times of other clocks, and their address has one reader: all frames are its own.
 func (w *worker) own(frames []capture.Frame) []capture.Frame {
+	if w.sessions != nil {
+		return frames
+	}
 	for len(frames) > 0 && frames[0].TimeNS < w.from && w.from-frames[0].TimeNS <= int64(maxOverlap) {
 		frames = frames[1:]
 	}
 	if len(frames) > 0 {
 		w.from = 0
 	}
-	if w.stop == 0 || w.sessions != nil { // sessions have times of other clocks, and their address has one reader
+	if w.stop == 0 {
 		return frames
 	}
 	return slices.DeleteFunc(frames, func(f capture.Frame) bool { return f.TimeNS > w.stop })
