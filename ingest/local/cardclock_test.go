@@ -194,3 +194,40 @@ func TestObserved(t *testing.T) {
 		})
 	}
 }
+
+// TestObservedAfterClockSetBack: an observation before the clock was set back is of that moment, for a tap that is idle since
+// then and has replaced another one.
+func TestObservedAfterClockSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &stepped{tick(), new(atomic.Int64)}
+		cfg := config(newJournal(t))
+		cfg.Interval, cfg.Now = 100*time.Millisecond, a.now
+		p, err := local.New(cfg, tapsPlan(t, tapOf("a", 0, a)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := contextWithStop(t)
+		wait := start(ctx, t, p)
+		time.Sleep(3 * time.Second)
+		a = &stepped{tick(), a.back}
+		if err := p.Reload(ctx, tapsPlan(t, tapOf("a", 0, a)), nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3050 * time.Millisecond) // between two rounds
+		a.silent.Store(true)
+		a.back.Store(int64(time.Minute))
+		set := a.now()
+		for range 100 {
+			time.Sleep(50 * time.Millisecond)
+			for _, r := range p.Stats().Rings {
+				if at := time.Unix(0, r.Observed); r.Cut.Before(set.Add(30*time.Second)) && (at.Before(set) || at.After(set.Add(time.Second))) {
+					t.Errorf("%s after the clock was set back: last observed %s after it", r.Cut.Sub(set), at.Sub(set))
+				}
+			}
+		}
+		stop()
+		if err := wait(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

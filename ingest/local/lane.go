@@ -113,10 +113,18 @@ func (l *lane) change(ctx context.Context, plan *Plan, to SessionTap) error {
 	return nil
 }
 
-// restart closes all windows and begins again after its clock was set back.
-func (l *lane) restart(ctx context.Context) error {
+// restart closes all windows and begins again after its clock was set back to now. Observations since the last snapshot
+// count as of now, because the shard forgets their time.
+func (l *lane) restart(ctx context.Context, now int64) error {
 	l.wrote, l.due = l.source, 0
-	return l.stream.Restart(ctx)
+	if err := l.stream.Restart(ctx); err != nil {
+		return err
+	}
+	if n := l.stream.Counts().In; n != l.seen {
+		l.seen, l.heard = n, now
+	}
+	l.heard = min(l.heard, now)
+	return nil
 }
 
 // mark returns the progress of the lane, at a time of the worker's source.

@@ -257,7 +257,7 @@ func (w *worker) follow(ctx context.Context) error {
 			continue
 		}
 		w.p.cfg.Logger.Warn("the clock of a tap was set back: its windows begin again", slog.String("tap", l.Name), slog.Int("ring", w.ring), slog.Duration("by", time.Duration(back)))
-		if err := l.restart(ctx); err != nil {
+		if err := l.restart(ctx, now+ahead); err != nil {
 			return err
 		}
 	}
