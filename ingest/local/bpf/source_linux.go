@@ -141,7 +141,8 @@ func (s *Source) Count(settings *window.Settings, at window.Tap) (last local.Cou
 }
 
 // Succeed implements local.Successor for another Source of the same interface: its program is exchanged for that of s, so
-// each packet runs through exactly one of them.
+// each packet runs through exactly one of them. If the interface disappears meanwhile, look attaches the program when it is
+// back.
 func (s *Source) Succeed(before local.Counter) (last local.Counts, ok bool, err error) {
 	old, ok := before.(*Source)
 	if !ok || s.index() == 0 || s.index() != old.index() {
@@ -154,10 +155,12 @@ func (s *Source) Succeed(before local.Counter) (last local.Counts, ok bool, err 
 	s.mu.Lock()
 	s.counts = counters{} // the old program counted these packets too
 	s.mu.Unlock()
-	if err := old.link.Update(s.counter.program); err != nil {
+	if err := old.link.Update(s.counter.program); err == nil {
+		s.link, old.link = old.link, nil
+	} else if old.index() != 0 {
 		return last, true, fmt.Errorf("count on %q: exchange program: %w", s.cfg.Interface, err)
 	}
-	s.link, old.link = old.link, nil
+	old.detach()
 	last, err = old.drain(old.counter)
 	return last, true, err
 }

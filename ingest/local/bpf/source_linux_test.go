@@ -94,6 +94,36 @@ func TestCountAfterInterfaceMadeAgain(t *testing.T) {
 	}
 }
 
+// vanishing is a link whose interface disappears before its program is exchanged.
+type vanishing struct {
+	link.Link
+	t *testing.T
+}
+
+func (v *vanishing) Update(p *ebpf.Program) error {
+	livetest.IP(v.t, "link", "del", livetest.SendEnd)
+	return v.Link.Update(p)
+}
+
+// TestSucceedWithoutInterface: a source replaces another one whose interface disappears meanwhile, and counts once it is back.
+func TestSucceedWithoutInterface(t *testing.T) {
+	if !livetest.InNamespaceOfRoot(t) {
+		return
+	}
+	livetest.MakeLink(t)
+	old, _ := opened(t)
+	s, _ := opened(t)
+	livetest.NewSender(t, livetest.SendEnd).Send(tagged)
+	old.link = &vanishing{old.link, t}
+	last, ok, err := s.Succeed(old)
+	if !ok || err != nil || last.Frames.Packets != 1 || s.index() != 0 || old.index() != 0 {
+		t.Fatalf("replaced %t with %d packets, %v; attached to %d, the old one to %d", ok, last.Frames.Packets, err, s.index(), old.index())
+	}
+	livetest.MakeLink(t)
+	s.look(time.Now())
+	counts(t, s)
+}
+
 // TestLook: the program is attached to an interface that was made again, even with its old number, and stays attached
 // otherwise.
 func TestLook(t *testing.T) {
