@@ -89,8 +89,8 @@ func (p *Pipeline) reload(ctx context.Context, running *sync.WaitGroup, r *reloa
 	return err
 }
 
-// change gives the workers a new plan for the next barrier. It returns the workers that end
-// there and the rings that begin after it.
+// change gives the workers a new plan for the next barrier. It returns the workers that end there, with those that hang
+// since an earlier reload removed their tap, and the rings that begin after it.
 func (p *Pipeline) change(to *Plan) (leaving []*worker, begin []*Ring) {
 	same := p.plan.Equal(&to.Settings)
 	kept := make(map[*worker]bool)
@@ -108,7 +108,10 @@ func (p *Pipeline) change(to *Plan) (leaving []*worker, begin []*Ring) {
 	}
 	within := p.cfg.BarrierTimeout * 3 / 4 // or the barrier continues without it
 	for _, w := range p.workers {
-		if !kept[w] && !w.leaving {
+		switch {
+		case w.leaving && w.cut.Load() == nil:
+			leaving = append(leaving, w)
+		case !w.leaving && !kept[w]:
 			w.leave(within)
 			leaving = append(leaving, w)
 		}

@@ -228,11 +228,14 @@ func TestReplacedTap(t *testing.T) {
 	}
 }
 
-// TestReplacedLate: a ring that hangs while it is replaced hands over its frames later. Each packet counts once, and
-// the counters of the tap never fall.
+// TestReplacedLate: a ring that hangs while it is replaced, by one reload or by two, hands over its frames later. Each packet
+// counts once, and the counters of the tap never fall.
 func TestReplacedLate(t *testing.T) {
-	for _, rings := range []struct{ before, after int }{{1, 1}, {2, 2}, {2, 1}, {1, 2}} {
-		t.Run(fmt.Sprintf("%d to %d", rings.before, rings.after), func(t *testing.T) {
+	for _, rings := range []struct {
+		before, after int
+		removed       bool // for a time
+	}{{1, 1, false}, {2, 2, false}, {2, 1, false}, {1, 2, false}, {1, 1, true}, {1, 2, true}} {
+		t.Run(fmt.Sprintf("%d to %d, removed %t", rings.before, rings.after, rings.removed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, j := new(cable), newJournal(t)
 				old := c.rings(rings.before, 0)
@@ -248,6 +251,12 @@ func TestReplacedLate(t *testing.T) {
 				time.Sleep(500 * time.Millisecond)
 				old[0].hang.Store(true)
 				time.Sleep(100 * time.Millisecond)
+				if rings.removed {
+					if err := p.Reload(ctx, tapsPlan(t), nil); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
 				if err := p.Reload(ctx, tapsPlan(t, ringsOf(c.rings(rings.after, 0))...), nil); err != nil {
 					t.Fatal(err)
 				}

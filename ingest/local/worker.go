@@ -43,7 +43,7 @@ type worker struct {
 
 	commands chan command        // at most one, until it is answered
 	answers  chan *snapshot      // at most one
-	cut      atomic.Pointer[cut] // set before the command that ends a replaced ring, which may be too busy to take it
+	cut      atomic.Pointer[cut] // of a replaced ring: set before the command that ends it, which it may be too busy to take, or after it if the ring hangs
 	coordinated
 }
 
