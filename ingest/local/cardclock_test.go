@@ -11,7 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
@@ -155,6 +158,81 @@ func TestClockSetBack(t *testing.T) {
 				conserved(t, p.Stats())
 				if c := p.Stats().Counts(); c.In != uint64(a.n.Load()) || c.Stored != c.In || j.total(time.Second) != c.In || j.total(time.Minute) != c.In {
 					t.Errorf("%d frames came, %d are stored in seconds and %d in minutes: %d late, %v rejected", a.n.Load(), j.total(time.Second), j.total(time.Minute), c.Late, c.Rejected)
+				}
+			})
+		})
+	}
+}
+
+// stepping is a source that counts packets by a clock that is set back, and is read once a second.
+type stepping struct {
+	back  atomic.Int64
+	n     uint64
+	list  []window.Counted
+	read  time.Time
+	quiet int64
+}
+
+func (s *stepping) now() time.Time { return time.Now().Add(-time.Duration(s.back.Load())) }
+
+func (s *stepping) ReadBatch(b *capture.Batch) error {
+	time.Sleep(time.Millisecond)
+	o := decode.Observation{
+		TimeNS: s.now().Truncate(time.Second).UnixNano(), Kind: decode.Tag,
+		Tag: csig.Tag{Layout: csig.Layout{Format: csig.Compact, Profile: csig.IETF01}, S: 5, LM: 5},
+	}
+	s.list = append(s.list, window.Counted{Observation: o, N: 1, Bytes: 60})
+	b.N = 0
+	s.n++
+	return nil
+}
+
+func (s *stepping) ReadCounts() (c local.Counts, err error) {
+	if time.Since(s.read) < time.Second {
+		return c, nil
+	}
+	return s.Count(nil, window.Tap{})
+}
+
+func (s *stepping) Count(*window.Settings, window.Tap) (c local.Counts, err error) {
+	c.List, s.list = s.list, nil
+	s.read, s.quiet = time.Now(), s.now().UnixNano()
+	return c, nil
+}
+
+func (s *stepping) LowWatermark() int64 { return s.quiet }
+func (s *stepping) Ahead() int64        { return 0 }
+func (s *stepping) Close() error        { return nil }
+
+// TestCountsAfterClockSetBack: no packet is late in the reading of counts during which the clock was set back.
+func TestCountsAfterClockSetBack(t *testing.T) {
+	for _, by := range []time.Duration{time.Second, 3 * time.Second, time.Minute, 10 * time.Minute} {
+		t.Run(by.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				j, a := newJournal(t), new(stepping)
+				cfg := config(j)
+				cfg.Now, cfg.Logger = a.now, slog.New(slog.NewTextHandler(&log, nil))
+				p, err := local.New(cfg, tapsPlan(t, tapOf("a", 0, a)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := contextWithStop(t)
+				wait := start(ctx, t, p)
+				time.Sleep(3500 * time.Millisecond)
+				a.back.Store(int64(by))
+				time.Sleep(5 * time.Second)
+				stop()
+				if err := wait(); err != nil {
+					t.Fatal(err)
+				}
+				conserved(t, p.Stats())
+				given := a.n - uint64(len(a.list))
+				if c := p.Stats().Counts(); c.In != given || c.Stored != given || j.total(time.Second) != given || j.total(time.Minute) != given {
+					t.Errorf("%d packets came, %d are stored in seconds and %d in minutes: %d late, %v rejected", given, j.total(time.Second), j.total(time.Minute), c.Late, c.Rejected)
+				}
+				if n := strings.Count(log.String(), "was set back"); n > 1 {
+					t.Errorf("%d warnings:\n%s", n, log.String())
 				}
 			})
 		})

@@ -214,13 +214,34 @@ func (w *worker) takeCounts(ctx context.Context, batch *capture.Batch) error {
 		if err != nil {
 			return err
 		}
-		if err := w.lanes[0].addCounts(ctx, &counts); err != nil {
+		if err := w.addReading(ctx, &counts); err != nil {
 			return err
 		}
 	}
 	w.quiet = w.tap.Source.LowWatermark()
 	w.last = w.quiet
 	return w.advance(ctx)
+}
+
+// addReading adds the counts of a reading. If the clock was set back since the previous one, those from before come first and
+// the lane begins again after them, or the others could be late.
+func (w *worker) addReading(ctx context.Context, c *Counts) error {
+	l := w.lanes[0]
+	if slices.ContainsFunc(c.List, func(o window.Counted) bool { return o.TimeNS > w.limit }) {
+		before := Counts{
+			List:    slices.DeleteFunc(slices.Clone(c.List), func(o window.Counted) bool { return o.TimeNS <= w.limit }),
+			Samples: slices.DeleteFunc(slices.Clone(c.Samples), func(o window.Sampled) bool { return o.TimeNS <= w.limit }),
+		}
+		if err := l.addCounts(ctx, &before); err != nil {
+			return err
+		}
+		if err := l.restart(ctx, w.now()); err != nil {
+			return err
+		}
+		c.List = slices.DeleteFunc(c.List, func(o window.Counted) bool { return o.TimeNS > w.limit })
+		c.Samples = slices.DeleteFunc(c.Samples, func(o window.Sampled) bool { return o.TimeNS > w.limit })
+	}
+	return l.addCounts(ctx, c)
 }
 
 // takeFrames adds a batch of frames to their lanes.
