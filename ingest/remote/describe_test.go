@@ -352,3 +352,29 @@ func TestPauses(t *testing.T) {
 		})
 	}
 }
+
+// TestRefusedMessages: a collector refuses each message with items. The exporter gives up its windows, tries
+// to report their gaps once, and pauses longer each time.
+func TestRefusedMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gaps := 0
+		c, _ := startScripted(t, func(_ *Client, m *wire.PushRequest) (*wire.PushResponse, error) {
+			if len(m.GetBlocks())+len(m.GetRecords()) == 0 {
+				return &wire.PushResponse{}, nil
+			}
+			gaps += len(m.GetRecords())
+			return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("not of this protocol"))
+		})
+		defer c.stop()
+		began, d := time.Now(), testDescription()
+		c.spool(t, 1, d.Epoch())
+		c.flush(t)
+		// Beside an empty request: the window and its gap.
+		if st := c.Stats(); st.Lost[lostRefused] != 2 || st.Pushes != 3 || gaps != 1 {
+			t.Errorf("%+v, %d gaps sent; want a window and its gap given up after one push each", st, gaps)
+		}
+		if took := time.Since(began); took < firstPause/2 {
+			t.Errorf("given up within %v, want pauses", took)
+		}
+	})
+}

@@ -75,8 +75,9 @@ func (c *Client) send(ctx context.Context) error {
 			single = true
 		case poison && !answered && len(batch.records) == 1:
 			c.dropped.Log(c.cfg.Logger, slog.LevelError, c.cfg.Now(), "windows lost: the collector refused them", slog.String("error", err.Error()))
-			c.drop(&batch, &batch.records[0], lostRefused)
+			c.drop(&batch, &batch.records[0])
 			single = false
+			backoff.Wait(ctx)
 		case wait > 0:
 			retry.Sleep(ctx, wait)
 		default:
@@ -292,11 +293,20 @@ const (
 	releaseBytes = 4 << 20
 )
 
-// drop gives up a record.
-func (c *Client) drop(batch *pushBatch, r *batchRecord, reason string) {
+// drop gives up a record whose message the collector refused. Its gaps, begins and ends are not
+// sent again: the collector would refuse them again.
+func (c *Client) drop(batch *pushBatch, r *batchRecord) {
+	items := itemsOf(batch.body[r.from:r.to])
 	c.mu.Lock()
-	c.lost[reason] += r.weight
-	c.missing.addAll(reason, batch.body[r.from:r.to])
+	c.lost[lostRefused] += r.weight
+	for _, b := range items.GetBlocks() {
+		c.missing.addBlock(lostRefused, b)
+	}
+	for _, r := range items.GetRecords() {
+		if r.GetTap() != nil {
+			c.missing.addRecord(lostRefused, r)
+		}
+	}
 	c.spoolMissing()
 	c.mu.Unlock()
 	c.ack(r.number)
