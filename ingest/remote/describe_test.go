@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -375,6 +376,43 @@ func TestRefusedMessages(t *testing.T) {
 		}
 		if took := time.Since(began); took < firstPause/2 {
 			t.Errorf("given up within %v, want pauses", took)
+		}
+	})
+}
+
+// TestOneGapOfRefusedWindows: a collector refuses many windows in one answer. One gap reports all of them,
+// those before and after a stored one.
+func TestOneGapOfRefusedWindows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const windows = 200
+		var gaps []*wire.Gap
+		var ready atomic.Bool
+		c, _ := startScripted(t, func(_ *Client, m *wire.PushRequest) (*wire.PushResponse, error) {
+			if !ready.Load() {
+				return nil, connect.NewError(connect.CodeUnavailable, errors.New("not yet"))
+			}
+			answer := outcomes(m, func(uint64) wire.Outcome { return wire.Outcome_OUTCOME_INVALID })
+			if len(answer.Outcomes) > 1 {
+				answer.Outcomes[len(answer.Outcomes)/2] = wire.Outcome_OUTCOME_STORED
+			}
+			for _, r := range m.GetRecords() {
+				gaps = append(gaps, r.GetGap())
+				answer.Outcomes = append(answer.Outcomes, wire.Outcome_OUTCOME_STORED)
+			}
+			return answer, nil
+		})
+		defer c.stop()
+		d := testDescription()
+		for i := range windows {
+			c.spool(t, i, d.Epoch())
+		}
+		ready.Store(true)
+		c.flush(t)
+		if st := c.Stats(); st.Stored != 2 || st.Refused[ReasonInvalid.String()] != windows-1 || st.Pushes-st.Failures != 2 {
+			t.Errorf("%+v, want a window and a gap stored by two requests, %d windows refused", st, windows-1)
+		}
+		if len(gaps) != 1 || gaps[0].GetRows() != 10*(windows-1) {
+			t.Errorf("gaps %v, want one of %d rows", gaps, 10*(windows-1))
 		}
 	})
 }

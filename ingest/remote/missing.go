@@ -158,11 +158,9 @@ func (m *missing) list() []*wire.Record {
 	return list
 }
 
-// missRefused records the blocks of a spool record that a collector refused for good, or that
-// have no description.
-func (c *Client) missRefused(items *wire.PushRequest, outcomes []wire.Outcome) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// addRefused records the blocks of a spool record that a collector refused for good, or that have
+// no description.
+func (m *missing) addRefused(items *wire.PushRequest, outcomes []wire.Outcome) {
 	for i, o := range outcomes {
 		reason := reasonOf(o).String()
 		switch o {
@@ -174,10 +172,9 @@ func (c *Client) missRefused(items *wire.PushRequest, outcomes []wire.Outcome) {
 			reason = lostUndescribed
 		}
 		if i < len(items.GetBlocks()) {
-			c.missing.addBlock(reason, items.GetBlocks()[i])
+			m.addBlock(reason, items.GetBlocks()[i])
 		}
 	}
-	c.spoolMissing()
 }
 
 // spoolMissing writes the gaps of losses to the spool, before the lost records are acknowledged.

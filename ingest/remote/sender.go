@@ -342,43 +342,73 @@ func (b *pushBatch) cut(n int) {
 // the batch has to be repeated as it is, since its descriptions may be outdated meanwhile. It
 // returns an error if the request has to be repeated later.
 func (c *Client) acknowledge(ctx context.Context, batch *pushBatch, answer *wire.PushResponse) (again bool, err error) {
+	own := outcomesOf(batch, answer)
 	lost := false // the descriptions that the collector asks for
+	open := func(o wire.Outcome) bool {
+		return o == wire.Outcome_OUTCOME_UNSPECIFIED || o == wire.Outcome_OUTCOME_UNDESCRIBED && !lost
+	}
+	for done := 0; ; {
+		n := done
+		for n < len(own) && !slices.ContainsFunc(own[n], open) {
+			n++
+		}
+		c.finish(batch, own, done, n)
+		if done = n; n == len(own) {
+			return false, nil
+		}
+		if own[n][slices.IndexFunc(own[n], open)] == wire.Outcome_OUTCOME_UNSPECIFIED {
+			return false, errBusy
+		}
+		described, err := c.describeAll(ctx, batch, answer.GetDescribe())
+		if err != nil {
+			return false, err
+		}
+		if lost = described == 0 && len(answer.GetDescribe()) > 0; !lost {
+			batch.cut(n)
+			err := c.describedAgain()
+			return err == nil, err
+		}
+	}
+}
+
+// outcomesOf returns the outcomes of each record of a batch: those of its blocks, then those of its
+// wire.Records. The answer has them of all blocks first.
+func outcomesOf(batch *pushBatch, answer *wire.PushResponse) [][]wire.Outcome {
 	n := 0
 	for i := range batch.records {
 		n += batch.records[i].blocks
 	}
 	blocks, records := answer.GetOutcomes()[:n], answer.GetOutcomes()[n:]
+	own := make([][]wire.Outcome, len(batch.records))
 	for i := range batch.records {
 		r := &batch.records[i]
-		own := slices.Concat(blocks[:r.blocks], records[:r.records])
+		own[i] = slices.Concat(blocks[:r.blocks], records[:r.records])
 		blocks, records = blocks[r.blocks:], records[r.records:]
-		for _, o := range own {
-			if o == wire.Outcome_OUTCOME_UNSPECIFIED {
-				return false, errBusy
-			}
-			if o != wire.Outcome_OUTCOME_UNDESCRIBED || lost {
-				continue
-			}
-			described, err := c.describeAll(ctx, batch, answer.GetDescribe())
-			if err != nil {
-				return false, err
-			}
-			if lost = described == 0 && len(answer.GetDescribe()) > 0; !lost {
-				batch.cut(i)
-				err := c.describedAgain()
-				return err == nil, err
-			}
-		}
+	}
+	return own
+}
+
+// finish counts and acknowledges the records [from, to) of a batch, whose outcomes are final. The
+// blocks that are lost share a gap for each stream, epoch, resolution and reason, which is on disk
+// before.
+func (c *Client) finish(batch *pushBatch, outcomes [][]wire.Outcome, from, to int) {
+	if from == to {
+		return
+	}
+	c.mu.Lock()
+	for i, own := range outcomes[from:to] {
+		r := &batch.records[from+i]
 		var items *wire.PushRequest
 		if slices.ContainsFunc(own, unstored) {
 			items = itemsOf(batch.body[r.from:r.to])
-			c.missRefused(items, own[:r.blocks])
+			c.missing.addRefused(items, own[:r.blocks])
 		}
 		c.count(items, own)
-		c.ack(r.number)
-		c.describedFor = 0
 	}
-	return false, nil
+	c.spoolMissing()
+	c.mu.Unlock()
+	c.ack(batch.records[to-1].number)
+	c.describedFor = 0
 }
 
 // maxDescribedFor is how often in a row a collector may ask for descriptions, as several behind
@@ -401,11 +431,10 @@ func unstored(o wire.Outcome) bool {
 	return o != wire.Outcome_OUTCOME_STORED && o != wire.Outcome_OUTCOME_REPEAT
 }
 
-// count counts the items of a finished record; items are needed only if one is lost.
+// count counts the items of a finished record; items are needed only if one is lost. The caller
+// holds mu.
 func (c *Client) count(items *wire.PushRequest, outcomes []wire.Outcome) {
 	streams := streamsOf(items, len(outcomes))
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	for i, o := range outcomes {
 		switch o {
 		case wire.Outcome_OUTCOME_STORED:
