@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -111,6 +112,39 @@ func TestBuffered(t *testing.T) {
 	s.buffered.Add(-1 << 17)
 	if _, err := pushTo(t, s, validRequest(t, 1)); err != nil || s.buffered.Load() != 0 {
 		t.Errorf("%v, %d bytes under way", err, s.buffered.Load())
+	}
+}
+
+// TestBuffersAreHeld: a request holds all memory of its body, also of a buffer that an earlier one left.
+func TestBuffersAreHeld(t *testing.T) {
+	const message = 1 << 16
+	for _, tc := range []struct{ earlier, most, length int }{
+		{message, 100, 100},
+		{message, message/2 - bodyRoom, message/2 - bodyRoom}, // in use again
+		{100, message, message},
+		{message, message, 100}, // of unknown length
+		{message, message, 0},
+		{message, message, message},
+	} {
+		cfg := testConfig(t)
+		cfg.Limits = Limits{MaxMessage: message, MaxInFlight: 2}
+		s, err := NewServer(cfg, newLedger(), newLedger())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &call{exporter: newExporter("tester", &s.limits)}
+		s.reuse(bytes.NewBuffer(make([]byte, 0, tc.earlier)))
+		if _, ok := s.hold(c, requestBytes+int64(tc.most)); !ok {
+			t.Fatal("no room")
+		}
+		body := s.buffer(c, tc.most)
+		size := body.Cap()
+		if _, err := body.ReadFrom(bytes.NewReader(make([]byte, tc.length))); err != nil || body.Cap() != size || heldBy(body) > c.bytes {
+			t.Errorf("%+v: %v, a buffer of %d bytes, first %d, %d held", tc, err, body.Cap(), size, c.bytes)
+		}
+		if body = s.fit(c, body); body.Len() != tc.length || body.Cap() > 2*(tc.length+bodyRoom) || heldBy(body) != c.bytes || s.buffered.Load() != c.bytes {
+			t.Errorf("%+v: %d bytes in a buffer of %d, %d held", tc, body.Len(), body.Cap(), c.bytes)
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ const retryAfter = "retry-after-ms"
 type call struct {
 	exporter *exporter
 	body     *bytes.Buffer
-	bytes    int64  // that it holds: its body, later its items that wait for the disk
+	bytes    int64  // that it holds: the buffer of its body, later its items that wait for the disk
 	release  func() // gives the decoding token back
 	leave    func() // lets the exporter's next request work
 	decoded  bool
@@ -103,17 +103,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, e *exporter) erro
 	if err := s.spend(e, e.requests, 1, ReasonRequestRate); err != nil {
 		return err
 	}
-	body, _ := s.bodies.Get().(*bytes.Buffer)
-	if body == nil {
-		body = new(bytes.Buffer)
-	}
-	body.Reset()
+	body := s.buffer(c, int(most))
 	// The handler of an aborted request may still read body, so it is not reused then.
 	if err := s.readBody(w, r, e, body); err != nil {
 		return err
 	}
+	body = s.fit(c, body)
 	c.body = body
-	s.hold(c, requestBytes+int64(body.Len()))
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer cancel()
 	var ok bool
@@ -185,17 +181,53 @@ func (s *Server) rest(c *call, n int64) {
 	c.leave()
 }
 
+const (
+	messageFrame = 5 // header of a gRPC message
+	// bodyRoom is the part of a buffer beyond the message, so that reading never enlarges it. It is
+	// among the requestBytes.
+	bodyRoom = messageFrame + bytes.MinRead
+)
+
+// heldBy returns the bytes that a request with this buffer holds.
+func heldBy(body *bytes.Buffer) int64 { return requestBytes + int64(max(body.Cap()-bodyRoom, 0)) }
+
+// buffer returns an empty buffer for a message of at most n bytes, which the request already holds. One
+// that was in use before may be twice as large, if the request may hold that.
+func (s *Server) buffer(c *call, n int) *bytes.Buffer {
+	n += bodyRoom
+	if body, _ := s.bodies.Get().(*bytes.Buffer); body != nil {
+		if body.Cap() >= n && body.Cap() <= 2*n {
+			if _, ok := s.hold(c, heldBy(body)); ok {
+				body.Reset()
+				return body
+			}
+		}
+		s.bodies.Put(body)
+	}
+	return bytes.NewBuffer(make([]byte, 0, n))
+}
+
+// fit returns the body in a buffer that is not much larger: one whose length was unknown is copied.
+func (s *Server) fit(c *call, body *bytes.Buffer) *bytes.Buffer {
+	if body.Cap() > 2*(body.Len()+bodyRoom) {
+		large := body
+		body = bytes.NewBuffer(bytes.Clone(large.Bytes()))
+		s.reuse(large)
+	}
+	s.hold(c, heldBy(body))
+	return body
+}
+
 // reuse keeps the memory of a body for another request.
 func (s *Server) reuse(body *bytes.Buffer) {
-	if body.Cap() <= s.limits.MaxMessage {
+	if body.Cap() <= s.limits.MaxMessage+bodyRoom {
 		s.bodies.Put(body)
 	}
 }
 
 // readBody reads a request within limits of time and size.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request, e *exporter, into *bytes.Buffer) error {
-	const frame = 5 // header of a gRPC message
-	most := int64(s.limits.MaxMessage + frame)
+	most := int64(s.limits.MaxMessage + messageFrame)
 	tooLarge := connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("message larger than %d bytes", s.limits.MaxMessage))
 	if r.ContentLength > most {
 		s.refuse(e, ReasonOversized, slog.Int64("bytes", r.ContentLength), slog.String("address", r.RemoteAddr))
