@@ -341,14 +341,22 @@ func ingestMetrics(s *remote.Server) metrics.Ingest {
 			m.Refused[remote.Reason(reason).String()] += n
 		}
 	}
-	for _, e := range st.Exporters {
-		m.Exporters = append(m.Exporters, metrics.Exporter{
+	m.Exporters, m.Removed = exporterMetrics(st.Exporters), exporterMetrics(st.Removed)
+	if st.Forgotten > 0 { // some may have been among the others before
+		m.Removed = append(m.Removed, exporterMetrics([]remote.ExporterStats{{Name: metrics.Other, Counts: st.Gone}})...)
+	}
+	return m
+}
+
+func exporterMetrics(from []remote.ExporterStats) (list []metrics.Exporter) {
+	for _, e := range from {
+		list = append(list, metrics.Exporter{
 			Name: e.Name, LastSeen: e.Last, ClockOffset: e.ClockOffset, Requests: e.Requests, Bytes: e.Bytes, Items: e.StoredItems, Rows: e.StoredRows,
 			Observations: e.StoredObservations, Overflowed: e.OverflowObservations, Rejected: e.Rejected, Repeated: e.RepeatedItems,
 			Findings: e.StoredFindings, Flows: e.StoredFlows, FoldedFlows: e.OverflowFlows, Undone: e.UndescribedItems + e.RetriedItems, Denied: e.RefusedItems, Contested: e.Refused[remote.ReasonContested],
 		})
 	}
-	return m
+	return list
 }
 
 // peerMetrics returns the counters of shared windows.

@@ -28,7 +28,8 @@ type Exporter struct {
 
 // Ingest counts a collector's input from exporters.
 type Ingest struct {
-	Exporters []Exporter
+	Exporters []Exporter        // that may send
+	Removed   []Exporter        // that may send no longer: only their counters matter
 	Refused   map[string]uint64 // requests, connections, names, items and findings by reason, a fixed set
 	// Names counts the exporters' names in the collector's memory, NamesForgotten those evicted for
 	// others.
@@ -73,16 +74,19 @@ func NewIngest(read func() Ingest) *Collector {
 		to(exporters, float64(len(in.Exporters)))
 		to(remembered, float64(in.Names))
 		to(forgotten, float64(in.NamesForgotten))
-		var all sums[Exporter]
-		for _, e := range in.Exporters {
-			sum := all.at(named.name(e.Name))
-			sum.worsen(&e)
+		var all, present sums[Exporter]
+		for i, e := range slices.Concat(in.Exporters, in.Removed) {
+			name := named.name(e.Name)
+			if i < len(in.Exporters) {
+				present.at(name).worsen(&e)
+			}
+			sum := all.at(name)
 			for _, n := range counters {
 				*n.of(sum) += *n.of(&e)
 			}
 		}
-		for _, name := range all.order {
-			e := all.of[name]
+		for _, name := range present.order {
+			e := present.of[name]
 			if e.LastSeen.IsZero() {
 				to(last, 0, name)
 			} else {
@@ -91,6 +95,9 @@ func NewIngest(read func() Ingest) *Collector {
 			if e.ClockOffset != 0 {
 				to(offset, e.ClockOffset.Seconds(), name)
 			}
+		}
+		for _, name := range all.order {
+			e := all.of[name]
 			for _, n := range counters {
 				to(n.family, float64(*n.of(e)), name)
 			}

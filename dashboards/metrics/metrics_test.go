@@ -132,8 +132,9 @@ func counting(t *testing.T) prometheus.Collector {
 // TestBounded checks that the exposition stays small and valid and that no counter decreases, for
 // any number of producers and any names.
 func TestBounded(t *testing.T) {
+	var removed []metrics.Exporter
 	many := []metrics.Exporter{{Name: "late", Rows: 1}}
-	r := registry(t, metrics.NewIngest(func() metrics.Ingest { return metrics.Ingest{Exporters: many} }))
+	r := registry(t, metrics.NewIngest(func() metrics.Ingest { return metrics.Ingest{Exporters: many, Removed: removed} }))
 	scrape(t, r)
 	for i := range 10_000 {
 		many = append(many, metrics.Exporter{Name: fmt.Sprintf("host%d", i), Rows: 2, LastSeen: now.Add(time.Duration(-i) * time.Second)})
@@ -147,7 +148,16 @@ func TestBounded(t *testing.T) {
 	if !strings.Contains(text, rest) {
 		t.Errorf("want %s in %s", rest, text)
 	}
-	many = many[len(many)-9_000:] // removes exporters with labels of their own
+	// Some may no longer send, with labels of their own and without.
+	many, removed = many[:100], many[100:]
+	text = scrape(t, r)
+	if again := regexp.MustCompile(`(?m)^csigscope_exporter_rows_total\{.*$`).FindAllString(text, -1); len(again) != len(rows) || !strings.Contains(text, rest) {
+		t.Errorf("%d exporters after a removal, want %d and %s", len(again), len(rows), rest)
+	}
+	if last := strings.Count(text, "\ncsigscope_exporter_last_seen_timestamp_seconds{"); last != len(many) || !strings.Contains(text, "\ncsigscope_ingest_exporters 100\n") {
+		t.Errorf("%d exporters have a last request, want %d: %s", last, len(many), text)
+	}
+	many, removed = removed[len(removed)-9_000:], nil // forgets exporters with labels of their own
 	if text := scrape(t, r); !strings.Contains(text, `{exporter="other"} 18000`) {
 		t.Errorf("others: %s", text)
 	}

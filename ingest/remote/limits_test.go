@@ -252,7 +252,7 @@ func TestStreamsAndExporters(t *testing.T) {
 	if s.exporter("c", &s.limits) == nil {
 		t.Error("expected the silent one to give way")
 	}
-	if st := s.Stats(); st.Forgotten != 2 || st.Total.StoredItems != 3 || len(st.Exporters)+len(st.Removed) != 2 {
+	if st := s.Stats(); st.Forgotten != 2 || st.Total.StoredItems != 3 || st.Gone.StoredItems != 3 || len(st.Exporters)+len(st.Removed) != 2 {
 		t.Errorf("%+v, want the counts of those that were forgotten kept", st)
 	}
 }

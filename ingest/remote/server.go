@@ -248,6 +248,7 @@ type ServerStats struct {
 	Removed         []ExporterStats // that sent, and may no longer
 	Peers           []ExporterStats // collectors that may share their windows; not in Total
 	Forgotten       uint64
+	Gone            Counts // of forgotten exporters
 	// Names is the number of cached groups and locations of exporters, ForgottenNames that of
 	// evicted ones. An evicted name that returns is passed to the directory again.
 	Names          int
@@ -258,7 +259,7 @@ type ServerStats struct {
 // includes exporters that are listed or have a token but have not connected yet.
 func (s *Server) Stats() ServerStats {
 	s.mu.Lock()
-	st := ServerStats{Total: s.gone, Forgotten: s.forgotten, Unauthenticated: s.unauthenticated.snapshot()}
+	st := ServerStats{Total: s.gone, Gone: s.gone, Forgotten: s.forgotten, Unauthenticated: s.unauthenticated.snapshot()}
 	list := slices.Collect(maps.Values(s.exporters))
 	peers := slices.Collect(maps.Values(s.peers))
 	s.mu.Unlock()
@@ -294,6 +295,7 @@ func (s *Server) Stats() ServerStats {
 	}
 	byName := func(a, b ExporterStats) int { return strings.Compare(a.Name, b.Name) }
 	slices.SortFunc(st.Exporters, byName)
+	slices.SortFunc(st.Removed, byName)
 	slices.SortFunc(st.Peers, byName)
 	return st
 }
