@@ -176,7 +176,7 @@ func (s *Sharing) Run(ctx context.Context) error {
 // its parts.
 type PeerStats struct {
 	URL           string
-	Away          bool              // the last request failed, other than by a refusal
+	Away          bool              // the last request failed, other than by a refusal of windows
 	Sent, Rows    uint64            // blocks that the peer has, and their rows
 	Bytes         uint64            // of answered requests, uncompressed
 	Dropped       map[string]uint64 // blocks, by reason: "full", "old", "refused"
