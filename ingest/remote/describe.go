@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -115,20 +118,20 @@ func (c *Client) keep(m *wire.Description) error {
 	}
 	if i >= 0 {
 		if c.kept[i].id != m.GetId() {
-			c.removeDescription(c.kept[i].id)
+			c.removeDescription(c.descriptionFile(c.kept[i].id))
 		}
 		c.kept = slices.Delete(c.kept, i, i+1)
 	}
 	c.kept = append(c.kept, keptDescription{m.GetEpoch(), m.GetId(), m})
 	for len(c.kept) > maxKept {
-		c.removeDescription(c.kept[0].id)
+		c.removeDescription(c.descriptionFile(c.kept[0].id))
 		c.kept = slices.Delete(c.kept, 0, 1)
 	}
 	return nil
 }
 
-func (c *Client) removeDescription(id uint64) {
-	if err := os.Remove(c.descriptionFile(id)); err != nil {
+func (c *Client) removeDescription(name string) {
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.cfg.Logger.Warn("cannot remove an old description from the spool", slog.String("error", err.Error()))
 	}
 }
@@ -138,7 +141,8 @@ func (c *Client) descriptionFile(id uint64) string {
 }
 
 // openDescriptions finds the descriptions of earlier processes. Earlier versions kept several of
-// an epoch, and a crash leaves two: they become one.
+// an epoch, and a crash leaves two: they become one. If the disk does not take that one, it stays in
+// memory, and the next process joins the files again.
 func (c *Client) openDescriptions() error {
 	names, err := filepath.Glob(filepath.Join(c.cfg.Dir, descriptionPrefix+"*"))
 	if err != nil {
@@ -153,9 +157,13 @@ func (c *Client) openDescriptions() error {
 	}
 	slices.SortStableFunc(names, func(a, b string) int { return written(a).Compare(written(b)) })
 	for _, name := range names {
+		if strings.HasSuffix(name, unfinished) {
+			c.removeDescription(name)
+			continue
+		}
 		d := readDescription(name)
 		if d == nil || name != c.descriptionFile(d.GetId()) {
-			continue // damaged, or half written
+			continue // damaged
 		}
 		have := c.described(d.GetEpoch())
 		if have == nil {
@@ -164,10 +172,13 @@ func (c *Client) openDescriptions() error {
 		}
 		joined := joinNames(d, have)
 		if err := c.keep(joined); err != nil {
-			return err
+			c.cfg.Logger.Error("cannot write a description to the spool, it stays in memory", slog.String("error", err.Error()))
+			i := c.keptIndex(joined.GetEpoch())
+			c.kept = append(slices.Delete(c.kept, i, i+1), keptDescription{joined.GetEpoch(), joined.GetId(), joined})
+			continue
 		}
 		if joined.GetId() != d.GetId() {
-			c.removeDescription(d.GetId())
+			c.removeDescription(name)
 		}
 	}
 	return nil

@@ -222,6 +222,79 @@ func TestEarlierDescriptions(t *testing.T) {
 	}
 }
 
+// TestDescriptionIsNotWritten: an exporter starts although the disk does not take the joined description of an
+// epoch. It sends all names, and the next process has them too.
+func TestDescriptionIsNotWritten(t *testing.T) {
+	client := clientConfig(t, "http://127.0.0.1:1")
+	client.Logger = nil
+	c := startClient(t, client)
+	d := testDescription()
+	c.spool(t, 1, d.Epoch())
+	c.stop()
+	one, two := withPrefixes(1), withPrefixes(2)
+	first, second := one.toWire(), two.toWire()
+	joined := joinNames(second, first)
+	for _, d := range []*wire.Description{first, second} {
+		if err := writeFile(c.descriptionFile(d.GetId()), encode(t, d)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(c.descriptionFile(d.toWire().GetId())); err != nil {
+		t.Fatal(err)
+	}
+	blocked := c.descriptionFile(joined.GetId())
+	if err := os.Mkdir(blocked, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for life := range 2 {
+		c, err := OpenClient(client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id, err := c.descriptionOf(d.Epoch()); err != nil || id != joined.GetId() || len(c.described(d.Epoch()).GetGroups()) != 3 {
+			t.Errorf("life %d: description %x, %v, want %x with 3 groups", life, id, err, joined.GetId())
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if files := descriptionFiles(t, client.Dir); len(files) != 3 {
+			t.Errorf("life %d: files %v, want both and the one in the way", life, files)
+		}
+	}
+	if err := os.Remove(blocked); err != nil {
+		t.Fatal(err)
+	}
+	l := newLedger()
+	client.Collectors = []string{startCollector(t, testConfig(t), l, "").url}
+	again := startClient(t, client)
+	again.flush(t)
+	if files := descriptionFiles(t, client.Dir); len(l.groups) != 3 || len(files) != 1 || files[0] != blocked {
+		t.Errorf("%d groups, files %v, want 3 and %s", len(l.groups), files, blocked)
+	}
+}
+
+// TestUnfinishedDescription: the next process removes the file that a killed one was writing.
+func TestUnfinishedDescription(t *testing.T) {
+	client := clientConfig(t, "http://127.0.0.1:1")
+	whole := testDescription()
+	d := whole.toWire()
+	half := filepath.Join(client.Dir, descriptionPrefix+"0123456789abcdef"+unfinished)
+	if err := os.WriteFile(half, encode(t, d)[:10], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := OpenClient(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Describe(whole); err != nil {
+		t.Fatal(err)
+	}
+	if files := descriptionFiles(t, client.Dir); len(files) != 1 || files[0] != c.descriptionFile(d.GetId()) {
+		t.Errorf("files %v, want the description", files)
+	}
+}
+
 // scripted is a transport without a network, whose collector answers by a function.
 type scripted func(*wire.PushRequest) (*wire.PushResponse, error)
 

@@ -33,9 +33,12 @@ func nextIncarnation(dir string, now time.Time) (uint64, error) {
 	return next, writeFile(name, []byte(strconv.FormatUint(next, 10)+"\n"))
 }
 
-// writeFile replaces a file durably and atomically.
+// unfinished is the suffix of a file that writeFile has not renamed yet.
+const unfinished = ".new"
+
+// writeFile replaces a file durably and atomically. A crash may leave an unfinished one.
 func writeFile(name string, data []byte) error {
-	temp := name + ".new"
+	temp := name + unfinished
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
@@ -51,6 +54,7 @@ func writeFile(name string, data []byte) error {
 		err = os.Rename(temp, name)
 	}
 	if err != nil {
+		_ = os.Remove(temp)
 		return err
 	}
 	d, err := os.Open(filepath.Dir(name))
