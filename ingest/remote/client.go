@@ -107,6 +107,7 @@ func OpenClient(cfg ClientConfig) (*Client, error) {
 		cfg: cfg, streams: map[streamKey]*Stream{},
 		lost: map[string]uint64{}, moved: make(chan struct{}),
 		failing: retry.CauseThrottle{Every: quietFor}, unread: retry.LogThrottle{Every: quietFor}, untidy: retry.LogThrottle{Every: quietFor},
+		undescribed: retry.LogThrottle{Every: quietFor}, dropped: retry.LogThrottle{Every: quietFor},
 	}
 	c.stats.Refused = map[string]uint64{}
 	c.provisional = newProvisionalSender(defaultMaxMessage-len(c.appendExporter(nil)), c.sendProvisional)

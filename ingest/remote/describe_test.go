@@ -428,27 +428,29 @@ func TestPauses(t *testing.T) {
 }
 
 // TestRefusedMessages: a collector refuses each message with items. The exporter gives up its windows, tries
-// to report their gaps once, and pauses longer each time.
+// to report their gaps once, pauses longer each time, and logs it once a minute.
 func TestRefusedMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gaps := 0
-		c, _ := startScripted(t, func(_ *Client, m *wire.PushRequest) (*wire.PushResponse, error) {
+		c, log := startScripted(t, func(_ *Client, m *wire.PushRequest) (*wire.PushResponse, error) {
 			if len(m.GetBlocks())+len(m.GetRecords()) == 0 {
 				return &wire.PushResponse{}, nil
 			}
-			gaps += len(m.GetRecords())
 			return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("not of this protocol"))
 		})
 		defer c.stop()
+		const windows = 5
 		began, d := time.Now(), testDescription()
-		c.spool(t, 1, d.Epoch())
-		c.flush(t)
-		// Beside an empty request: the window and its gap.
-		if st := c.Stats(); st.Lost[lostRefused] != 2 || st.Pushes != 3 || gaps != 1 {
-			t.Errorf("%+v, %d gaps sent; want a window and its gap given up after one push each", st, gaps)
+		for i := range windows {
+			c.spool(t, i, d.Epoch())
 		}
-		if took := time.Since(began); took < firstPause/2 {
-			t.Errorf("given up within %v, want pauses", took)
+		c.flush(t)
+		// Beside an empty request, each window and its gap are sent with others, and alone.
+		if st := c.Stats(); st.Lost[lostRefused] != 2*windows || st.Pushes > 1+2*2*windows {
+			t.Errorf("%+v; want %d windows and a gap of each given up after two pushes", st, windows)
+		}
+		took, said := time.Since(began), strings.Count(log.String(), "the collector refused them")
+		if took < longestPause || took > quietFor || said != 1 {
+			t.Errorf("given up within %v, logged %d times; want pauses and one line", took, said)
 		}
 	})
 }
