@@ -485,7 +485,7 @@ func TestPeerRefuses(t *testing.T) {
 	}{
 		{connect.NewError(connect.CodeUnavailable, errors.New("not now")), true},
 		{later, false},
-		{connect.NewError(connect.CodeUnauthenticated, errors.New("who is it")), true},
+		{connect.NewError(connect.CodeUnauthenticated, errors.New("no such token")), true},
 		{refusal, false},
 	} {
 		refusal = tc.err

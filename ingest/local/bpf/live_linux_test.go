@@ -443,6 +443,24 @@ func TestWindows(t *testing.T) {
 	}
 }
 
+// sendDuring sends frames again and again until f returns, and returns how many it has sent.
+func sendDuring(t *testing.T, frames [][]byte, f func()) (sent int) {
+	t.Helper()
+	var running sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	running.Go(func() {
+		sender := livetest.NewSender(t, livetest.SendEnd)
+		for ctx.Err() == nil {
+			sender.Send(frames...)
+			sent += len(frames)
+		}
+	})
+	f()
+	stop()
+	running.Wait()
+	return sent
+}
+
 // TestReload: while packets come, the program is exchanged for others that read and name them in another way. Each packet is
 // counted once.
 func TestReload(t *testing.T) {
@@ -454,21 +472,11 @@ func TestReload(t *testing.T) {
 	grouped := s
 	grouped.Resolver, grouped.Epoch = fabric.None(s.Decode.Domain), 2
 	kernel := read(t, s, taps.ByKernel, false)
-	var running sync.WaitGroup
-	sent := 0
-	ctx, stop := context.WithCancel(t.Context())
-	running.Go(func() {
-		sender := livetest.NewSender(t, livetest.SendEnd)
-		for ctx.Err() == nil {
-			sender.Send(frames...)
-			sent += len(frames)
+	sent := sendDuring(t, frames, func() {
+		for i := range reloads() {
+			kernel.reload([...]window.Settings{grouped, s}[i%2], false)
 		}
 	})
-	for i := range reloads() {
-		kernel.reload([...]window.Settings{grouped, s}[i%2], false)
-	}
-	stop()
-	running.Wait()
 	kernel.end()
 	if n := kernel.set["tap"].Counters(); n.Received != uint64(sent) || n.Odd != 0 {
 		t.Errorf("%d packets were counted and %d were odd, %d sent", n.Received, n.Odd, sent)
@@ -489,21 +497,11 @@ func TestReplace(t *testing.T) {
 	livetest.MakeLink(t)
 	frames, s := emitted(t, "quickstart", csig.Compact, 3000)
 	kernel := read(t, s, taps.ByKernel, false)
-	var running sync.WaitGroup
-	sent := 0
-	ctx, stop := context.WithCancel(t.Context())
-	running.Go(func() {
-		sender := livetest.NewSender(t, livetest.SendEnd)
-		for ctx.Err() == nil {
-			sender.Send(frames...)
-			sent += len(frames)
+	sent := sendDuring(t, frames, func() {
+		for i := range reloads() {
+			kernel.reload(s, i%2 == 0)
 		}
 	})
-	for i := range reloads() {
-		kernel.reload(s, i%2 == 0)
-	}
-	stop()
-	running.Wait()
 	kernel.end()
 	if got, want := kernel.pipeline.Stats().Counts().In, uint64(sent/len(frames)*observations(t, &s, frames)); got != want {
 		t.Errorf("%d observations were counted, %d sent", got, want)

@@ -110,8 +110,8 @@ func (s *Source) index() int {
 
 // Count changes the settings and the tap, and returns the last counts under the previous ones, which are valid until
 // the next call of Count or ReadCounts. Each packet counts once, under the old settings or the new ones. Only a packet that
-// one of them calls odd and the other does not may count twice or not at all, if it arrives between the exchange of the
-// program and that of the filter.
+// one of them calls odd and the other does not may count twice or not at all, if it arrives after the program is exchanged
+// and before the filter is.
 func (s *Source) Count(settings *window.Settings, at window.Tap) (last local.Counts, err error) {
 	if err := Check(settings, at); err != nil {
 		return last, err

@@ -122,7 +122,7 @@ func TestClockOfSessions(t *testing.T) {
 		{"the mirror's clock for a session of a switch", "", sessions{"192.0.2.1": own}, sessions{"192.0.2.1": own, "192.0.2.1/7": place}, true},
 		{"the mirror's clock for a number of a switch", "", sessions{"192.0.2.1": own}, sessions{"192.0.2.1": own, "7": place}, true},
 		{"the mirror's clock for one session of a number", "", sessions{"7": own}, sessions{"7": own, "192.0.2.1/7": place}, true},
-		{"a number's clock before that of the switch", "", sessions{"192.0.2.1": own, "7": place}, sessions{"192.0.2.1": own, "7": place, "192.0.2.1/7": place}, false},
+		{"the clock of a number, not of its switch", "", sessions{"192.0.2.1": own, "7": place}, sessions{"192.0.2.1": own, "7": place, "192.0.2.1/7": place}, false},
 	} {
 		for _, list := range [][2]sessions{{tc.one, tc.other}, {tc.other, tc.one}} {
 			old, next := tap(tc.clock, list[0]), tap(tc.clock, list[1])

@@ -82,8 +82,9 @@ type Tap struct {
 // Set holds the taps of a process, by name. It does not change.
 type Set map[string]*Tap
 
-// Open opens the taps of cfg. Taps of the set before, which may be nil, with equal capture
-// settings continue in both sets, and unchanged until Expect. If it fails, only the taps of before, if any, stay open.
+// Open opens the taps of cfg. Taps of the set before, which may be nil, continue in both sets if their
+// capture settings are equal; Expect then gives them the sessions of the new set. If Open fails, only the
+// taps of before, if any, stay open.
 func Open(cfg Config, before Set) (Set, error) {
 	taps := make(Set, len(cfg.Interfaces)+len(cfg.Mirrors))
 	var opened []*Tap
