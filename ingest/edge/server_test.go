@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -194,17 +195,23 @@ func TestWrongBesideGood(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := "https://127.0.0.1:" + port
-	client := func(shown edge.TLSFiles) *http.Client {
+	client := func(shown edge.TLSFiles, dials *atomic.Uint64) *http.Client {
 		t.Helper()
 		files := edge.TLSFiles{Cert: shown.Cert, Key: shown.Key, CA: ca.File}
-		c, err := edge.NewClient(&http.Transport{ForceAttemptHTTP2: true}, files, "", time.Now, slog.New(slog.DiscardHandler))
+		dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+			dials.Add(1)
+			return new(net.Dialer).DialContext(ctx, network, address)
+		}
+		c, err := edge.NewClient(&http.Transport{ForceAttemptHTTP2: true, DialContext: dial}, files, "", time.Now, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(c.CloseIdleConnections)
 		return c
 	}
-	nobody, stranger, unlisted, noc := client(edge.TLSFiles{}), client(foreign.Issue("noc.example", hour)), client(ca.Issue("printer", hour)), client(ca.Issue("noc.example", hour))
+	var good, wrong atomic.Uint64
+	nobody, stranger := client(edge.TLSFiles{}, &good), client(foreign.Issue("noc.example", hour), &wrong)
+	unlisted, noc := client(ca.Issue("printer", hour), &good), client(ca.Issue("noc.example", hour), &good)
 	held := 0
 	for range 100 {
 		if answer, err := stranger.Get(url); err == nil {
@@ -230,8 +237,9 @@ func TestWrongBesideGood(t *testing.T) {
 	if held == 0 {
 		t.Error("no wrong credential is held back")
 	}
-	if n := d.Stats().Refused["foreign_certificate"]; n != 100 {
-		t.Errorf("%d connections with a certificate of another authority are counted, want 100", n)
+	// A request whose connection is refused early may try another.
+	if n := d.Stats().Refused["foreign_certificate"]; n < 100 || n > wrong.Load() {
+		t.Errorf("%d connections with a certificate of another authority are counted, want 100 to %d", n, wrong.Load())
 	}
 }
 
