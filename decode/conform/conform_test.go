@@ -105,8 +105,8 @@ func TestRules(t *testing.T) {
 		{"tags leave", func(l *lab) { l.cfg.Strip = StripAlways }, nil, "not-stripped"},
 		{"nothing is scrubbed", func(l *lab) { l.cfg.Role = Ingress }, nil, "not-scrubbed"},
 		{"all is scrubbed", func(l *lab) { l.cfg.Role = Ingress }, each(func(l *lab, f *flight) {
-			if f.tagged && !f.tag.D {
-				f.tag.S, f.tag.LM = l.domain.Table(uec, f.tag.T).Initial(), 0
+			if f.tagged {
+				f.tag.S, f.tag.LM, f.tag.D = l.domain.Table(uec, f.tag.T).Initial(), 0, false
 			}
 		}), ""},
 		{"pass-through updates", func(l *lab) { l.cfg.Role = PassThrough }, nil, "transparent"},

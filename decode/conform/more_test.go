@@ -331,6 +331,49 @@ func TestUpdates(t *testing.T) {
 	}
 }
 
+// TestIngress: an ingress edge resets every field of an untrusted sender, also of tags with D, and may
+// then write its own value.
+func TestIngress(t *testing.T) {
+	t.Parallel()
+	layout := csig.Layout{Format: csig.Compact, Profile: csig.UEC050}
+	for name, test := range map[string]struct {
+		signals       uint16
+		before, after csig.Tag
+		broken        string
+		noTable       uint64
+	}{
+		"D and a value pass":            {0, csig.Tag{S: 3, LM: 9, D: true}, csig.Tag{S: 3, LM: 9, D: true}, "not-scrubbed", 0},
+		"D passes":                      {0, csig.Tag{S: 31, D: true}, csig.Tag{S: 31, D: true}, "not-scrubbed", 0},
+		"D passes, the value is reset":  {0, csig.Tag{S: 3, LM: 9, D: true}, csig.Tag{S: 31, D: true}, "not-scrubbed", 0},
+		"the value passes, D is reset":  {0, csig.Tag{S: 3, LM: 9, D: true}, csig.Tag{S: 3, LM: 9}, "not-scrubbed", 0},
+		"all is reset":                  {0, csig.Tag{S: 3, LM: 9, D: true, R: 1}, csig.Tag{S: 31}, "", 0},
+		"own value":                     {0, csig.Tag{S: 3, LM: 9, D: true}, csig.Tag{S: 7, LM: 11}, "", 0},
+		"own value, initial before":     {0, csig.Tag{S: 31, LM: 9, D: true}, csig.Tag{S: 7, LM: 11}, "", 0},
+		"D is invented":                 {0, csig.Tag{S: 3, LM: 9}, csig.Tag{S: 31, D: true}, "trim-invented", 0},
+		"R is invented":                 {0, csig.Tag{S: 31}, csig.Tag{S: 31, R: 1}, "reserved-changed", 0},
+		"no table, reset":               {0, csig.Tag{T: 5, S: 3, LM: 9}, csig.Tag{T: 5}, "", 1},
+		"no table, reset LM":            {0, csig.Tag{T: 5, LM: 9}, csig.Tag{T: 5}, "", 1},
+		"no table, own value":           {0, csig.Tag{T: 5, S: 3, LM: 9}, csig.Tag{T: 5, S: 7, LM: 11}, "", 1},
+		"another type, D passes":        {2, csig.Tag{S: 3, LM: 9, D: true}, csig.Tag{S: 3, LM: 9, D: true}, "", 0},
+		"another type, reset":           {2, csig.Tag{S: 3, LM: 9, D: true}, csig.Tag{S: 31}, "", 0},
+		"another type, updated":         {2, csig.Tag{S: 3, LM: 9}, csig.Tag{S: 2, LM: 11}, "transparent", 0},
+		"another type, no table, reset": {2, csig.Tag{T: 5, S: 3, LM: 9}, csig.Tag{T: 5}, "", 1},
+	} {
+		l := newLab(t, layout, 1)
+		l.cfg.Role, l.cfg.Signals, l.loss = Ingress, test.signals, 0
+		before := l.send(20)
+		after := slices.Clone(before)
+		for i := range before {
+			before[i].tagged, before[i].tag, before[i].tag.Layout = true, test.before, layout
+			after[i].tagged, after[i].tag, after[i].tag.Layout = true, test.after, layout
+		}
+		r := l.judge(before, after)
+		if broken(r) != test.broken || r.Counts.NoTable != 20*test.noTable || test.broken != "" && r.Findings[0].Count != 20 {
+			t.Errorf("%s: breaks %q, want %q: %+v", name, broken(r), test.broken, r.Counts)
+		}
+	}
+}
+
 // TestTagOfPath: tags of different values, and no tag, are different classes of a flow.
 func TestTagOfPath(t *testing.T) {
 	t.Parallel()

@@ -29,55 +29,63 @@ func (j *Judge) pair(before, after *sighting) {
 		j.broke(TypeChanged, before, after)
 		return
 	}
-	if before.R != after.R {
+	if before.R != after.R && !(j.cfg.Role == Ingress && after.R == 0) {
 		j.broke(ReservedChanged, before, after)
 	}
-	j.trimBit(before, after)
-	j.fields(before, after)
+	if j.trimBit(before, after) {
+		j.fields(before, after)
+	}
 }
 
-// trimBit judges D, the bit of trimmed packets.
-func (j *Judge) trimBit(before, after *sighting) {
+// trimBit judges D, the bit of trimmed packets. An ingress edge resets the D of an untrusted sender.
+// more is false if the tag was not scrubbed, which is then counted already.
+func (j *Judge) trimBit(before, after *sighting) (more bool) {
+	ingress, whole := j.cfg.Role == Ingress, before.whole == after.whole
 	switch {
-	case before.D && !after.D:
+	case before.D && !after.D && !ingress:
 		j.broke(TrimCleared, before, after)
-	case !before.D && after.D && before.whole == after.whole:
+	case !before.D && after.D && whole:
 		j.broke(TrimInvented, before, after)
+	case before.D && after.D && whole && ingress && j.updates(before.T):
+		j.broke(NotScrubbed, before, after)
+		return false
 	}
+	return true
 }
 
 // fields judges S and LM, of packets with the same layout and type.
 func (j *Judge) fields(before, after *sighting) {
-	same := before.S == after.S && before.LM == after.LM
-	if !j.updates(before.T) {
-		if !same {
+	same, ingress := before.S == after.S && before.LM == after.LM, j.cfg.Role == Ingress
+	table := j.domain.Table(before.Layout, before.T)
+	switch {
+	case !j.updates(before.T):
+		switch {
+		case same || ingress && table != nil && table.Untouched(after.S): // an edge may reset all types
+		case ingress && table == nil:
+			j.counts.NoTable++
+		default:
 			j.broke(Transparent, before, after)
 		}
-		return
-	}
-	if before.D {
+	case before.D && !ingress:
 		if !same {
 			j.broke(TrimFrozen, before, after)
 		}
-		return
-	}
-	table := j.domain.Table(before.Layout, before.T)
-	if table == nil {
+	case table == nil:
 		j.judgeUnknown(before, after)
-		return
-	}
-	if j.cfg.Role == Ingress && (!table.Untouched(before.S) || table.Untouched(after.S)) {
+	case ingress && (!table.Untouched(before.S) || table.Untouched(after.S)):
 		j.scrubbed(table, before, after)
-		return
+	default:
+		j.replaced(table, before, after)
 	}
-	j.replaced(table, before, after)
 }
 
 // judgeUnknown judges a signal type without a table. It cannot tell which value is tighter, only that S
-// and LM change together.
+// and LM change together. Behind an ingress edge it cannot tell even that, since the initial value is
+// unknown, too.
 func (j *Judge) judgeUnknown(before, after *sighting) {
 	j.counts.NoTable++
 	switch {
+	case j.cfg.Role == Ingress:
 	case before.S == after.S && before.LM != after.LM:
 		j.broke(LocatorAlone, before, after)
 	case before.S != after.S && before.LM == after.LM:

@@ -139,7 +139,7 @@ var rules = [NumRules]RuleInfo{
 	},
 	NotScrubbed: {
 		"not-scrubbed", Error, "IBCS 4.1",
-		"the value of an untrusted sender does not enter the domain", "the port that packets come in by is trusted (--role transit)",
+		"neither the value nor the D bit of an untrusted sender enters the domain", "the port that packets come in by is trusted (--role transit)",
 	},
 	Transparent: {
 		"transparent", Error, "draft-ravi-ippm-csig-01 6.2.2, 6.2.3",
