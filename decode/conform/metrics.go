@@ -154,7 +154,8 @@ func (m *Metrics) judge(port string, table *csig.Table, from uint32, after *sigh
 		m.missing++
 		return 0, false
 	}
-	was, is := table.Code(from), table.Code(after.S)
+	was, is, looser := table.Code(from), table.Code(after.S), beyond(table, from)
+	left := is == was && !(looser && after.S != from) // the device wrote nothing
 	direction := table.Aggregation().Direction()
 	var known, gone, explains, stays bool
 	for _, s := range held {
@@ -164,14 +165,14 @@ func (m *Metrics) judge(port string, table *csig.Table, from uint32, after *sigh
 		}
 		known = true
 		own := table.Quantize(s.value)
-		tighter := direction.Tighter(own, was) || uninitialized && own == was && table.Untouched(from)
+		tighter := direction.Tighter(own, was) || looser || uninitialized && own == was && table.Untouched(from)
 		explains = explains || tighter && own == is
 		stays = stays || !direction.Tighter(own, was)
 	}
 	switch {
-	case is == was && stays, explains:
+	case left && stays, explains:
 		return 0, false
-	case is == was:
+	case left:
 		return MissedUpdate, true
 	case gone && !known:
 		return FailOpen, true

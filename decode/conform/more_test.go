@@ -68,6 +68,28 @@ func TestValues(t *testing.T) {
 	}
 }
 
+// TestFewCodes: an initial value beyond the last code of a table is looser than it.
+func TestFewCodes(t *testing.T) {
+	t.Parallel()
+	domain := networkWith(t, csig.DefaultSpec().Overlay(csig.Spec{Tables: []csig.TableSpec{{
+		Format: "compact", Profile: "ietf01", Signal: "min_abw_ratio", Buckets: []string{"0%-10%", "10%-20%", "20%-50%", "50%"},
+	}}}))
+	layout := csig.Layout{Format: csig.Compact, Profile: csig.IETF01}
+	l := newLab(t, layout, 1)
+	for _, test := range []struct {
+		value string
+		s     uint32
+		want  Rule // NumRules if none is broken
+	}{
+		{"70%", 3, NumRules}, {"70%", 31, NumRules}, {"15%", 1, NumRules}, {"15%", 31, MissedUpdate}, {"15%", 3, WrittenValue}, {"", 3, FailOpen}, {"", 31, NumRules},
+	} {
+		rule, is := l.read("0,eth0,min_abw_ratio,"+test.value+"\n").judge("eth0", domain.Table(layout, 1), 31, &sighting{tagState: tagState{Tag: csig.Tag{S: test.s}}, time: 5}, false)
+		if is != (test.want != NumRules) || is && rule != test.want {
+			t.Errorf("%q and S %d: breaks %t, %s", test.value, test.s, is, rule.Info().Name)
+		}
+	}
+}
+
 func (l *lab) read(rows string) *Metrics {
 	m, err := ReadMetrics(strings.NewReader("time,port,signal,value\n"+rows), time.Millisecond)
 	if err != nil {
@@ -291,6 +313,7 @@ func TestUpdates(t *testing.T) {
 		return csig.Spec{Locators: []csig.LocatorSpec{{Format: "compact", Profile: "ietf01", Fields: fields}}}
 	}
 	ttl, numbered := located(csig.FieldSpec{Field: "ttl", Bits: 7}), located(csig.FieldSpec{Field: "port_id", Bits: 3}, csig.FieldSpec{Field: "ttl", Bits: 4})
+	few := csig.Spec{Tables: []csig.TableSpec{{Format: "compact", Profile: "ietf01", Signal: "min_abw_ratio", Buckets: []string{"0%-10%", "10%-20%", "20%-50%", "50%"}}}}
 	type tag struct {
 		s  uint32
 		lm uint16
@@ -313,6 +336,11 @@ func TestUpdates(t *testing.T) {
 		"another hop, same value":    {masked, true, tag{7, 4}, tag{7, 5}, "locator-alone"},
 		"no first hop, own code":     {masked, false, tag{31, 0}, tag{7, 5}, "reserved-changed"},
 		"no first hop, locator only": {masked, false, tag{31, 0}, tag{31, 5}, "locator-alone"},
+		"few codes, the last one":    {few, false, tag{31, 0}, tag{3, 5}, ""},
+		"few codes, another one":     {few, false, tag{31, 0}, tag{1, 5}, ""},
+		"few codes, beyond them":     {few, false, tag{31, 0}, tag{30, 5}, "reserved-changed"},
+		"few codes, locator only":    {few, false, tag{31, 0}, tag{31, 5}, "locator-alone"},
+		"few codes, the last again":  {few, false, tag{3, 4}, tag{31, 5}, "reserved-changed"},
 	} {
 		l := newLab(t, layout, 1)
 		l.domain = networkWith(t, csig.DefaultSpec().Overlay(test.spec))

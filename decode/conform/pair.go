@@ -120,15 +120,16 @@ func (j *Judge) replaced(table *csig.Table, before, after *sighting) {
 	from, to := table.Code(before.S), table.Code(after.S)
 	locates := table.Aggregation().Locates()
 	initial := j.cfg.Uninitialized && table.Untouched(before.S) // its code may be written again
+	looser := beyond(table, before.S)
 	switch {
 	case before.S == after.S && before.LM == after.LM:
 	case before.S == after.S && initial:
 		j.written(table, before, after)
 	case before.S == after.S:
 		j.broke(LocatorAlone, before, after)
-	case from == to && !initial:
+	case from == to && !initial && !looser:
 		j.broke(ReservedChanged, before, after)
-	case from != to && !table.Aggregation().Direction().Tighter(to, from):
+	case from != to && !looser && !table.Aggregation().Direction().Tighter(to, from):
 		j.broke(Direction, before, after)
 	case table.Raw(to) != after.S:
 		j.broke(ReservedChanged, before, after)
@@ -138,6 +139,13 @@ func (j *Judge) replaced(table *csig.Table, before, after *sighting) {
 		j.written(table, before, after)
 	}
 	j.metric(table, before.S, before, after)
+}
+
+// beyond reports whether S is an initial value with a code that the table does not have: looser than
+// all codes (draft-ravi-ippm-csig-01, section 5.3.3).
+func beyond(table *csig.Table, s uint32) bool {
+	mask, shift := table.Field()
+	return table.Untouched(s) && s&mask>>shift >= table.Codes()
 }
 
 // written remembers the locator metadata that the device wrote.
