@@ -81,7 +81,7 @@ func (c *Conformance) WriteText(w io.Writer) error {
 	line("before", n.Before, strconv.FormatUint(n.BeforeTagged, 10)+" tagged")
 	line("after", n.After, strconv.FormatUint(n.AfterTagged, 10)+" tagged, by "+strings.Join(c.Ports, ", "))
 	line("matched", n.Matched, strconv.FormatUint(n.Updated, 10)+" updated by the device")
-	line("  trimmed", n.Trimmed, "of these, recognized by their headers")
+	line("  trimmed", n.Trimmed, "of these, without their end")
 	line("lost", n.Lost, "did not come out")
 	line("extra", n.Extra, "did not go in")
 	line("copies", n.Copies, "came out more often than they went in")

@@ -18,7 +18,8 @@
 // packets (retransmissions, repeated acknowledgements) belong to one flow, and a device keeps a
 // flow in order: the first one before matches the first one after. Where some of them are missing
 // and their tags differ, that proves nothing: they are counted as ambiguous and not judged. A
-// trimmed packet has lost its end and is matched by its headers.
+// trimmed packet has lost its end and is matched by its headers. Where captures are truncated
+// before that end, its length on the wire shows that it was trimmed.
 //
 // # Judging
 //

@@ -74,33 +74,36 @@ type parts struct {
 	claimed int    // length of rest according to the header
 }
 
-// of returns the identity of the packet behind L2. ok is false for a packet without anything to
-// match by.
-func (i *identifier) of(etherType uint16, packet []byte) (id identity, ok bool) {
+// of returns the identity of the packet behind L2, of whose frame the capture left out missing bytes.
+// length is the number of bytes behind the IP header, or of the payload, that were on the wire; padding
+// and lengths in headers do not change it. ok is false for a packet without anything to match by.
+func (i *identifier) of(etherType uint16, packet []byte, missing int) (id identity, length int, ok bool) {
 	p, isIP := i.split(etherType, packet)
 	if !isIP {
 		if i.match == MatchPayload || len(packet) == 0 {
-			return id, false
+			return id, 0, false
 		}
 		id.whole = i.mix(uint64(etherType), i.hash(i.limit(packet)))
 		id.head = id.whole
-		return id, true
+		return id, len(packet) + missing, true
 	}
+	length = min(p.claimed, len(p.rest)+missing)
 	addresses := p.fixed[:len(p.fixed)-5]
 	id.flow, id.to = i.mix(i.hash(p.fixed[:len(p.fixed)-4]), i.hash(ports(p))), i.hash(addresses[len(addresses)/2:])
 	if i.match == MatchPayload {
 		payload := transportPayload(p)
 		if len(payload) == 0 {
-			return id, false
+			return id, 0, false
 		}
+		length -= len(p.rest) - len(payload)
 		id.head = i.mix(uint64(p.proto), i.hash(payload[:min(len(payload), 16)]))
 		id.whole = i.mix(uint64(p.proto), i.hash(i.limit(payload)))
-		return id, true
+		return id, length, true
 	}
 	fixed := i.hash(p.fixed)
 	id.head = i.mix(i.mix(fixed, id.flow), i.hash(head(p)))
 	id.whole = i.mix(i.mix(fixed, uint64(p.length)), i.hash(i.limit(p.rest)))
-	return id, true
+	return id, length, true
 }
 
 // split takes an IP packet apart. The fixed part is the addresses, the protocol, and four bytes

@@ -63,7 +63,7 @@ type sighting struct {
 	identity
 	number uint64
 	time   int64
-	length uint32
+	length uint32 // bytes behind the IP header, or of the payload
 	port   uint8  // after the device
 	by     uint16 // likewise; the tag's possible writers: an index into Judge.writers.lists
 }
@@ -148,7 +148,9 @@ func (j *Judge) see(p *Packet) (s sighting, ok bool) {
 		etherType, packet, s.strange = behindUnknown(etherType, packet)
 	}
 	if ok {
-		s.identity, ok = j.id.of(etherType, packet)
+		var length int
+		s.identity, length, ok = j.id.of(etherType, packet, max(int(p.WireLen)-len(p.Data), 0))
+		s.length = uint32(length)
 	}
 	if !ok {
 		if j.part == 0 {
@@ -163,7 +165,7 @@ func (j *Judge) see(p *Packet) (s sighting, ok bool) {
 	if by%j.parts != j.part {
 		return s, false
 	}
-	s.number, s.time, s.length = p.Number, p.TimeNS, p.WireLen
+	s.number, s.time = p.Number, p.TimeNS
 	j.decoder.Decode(p.Data, &j.result)
 	for i := range j.result.Obs[:j.result.N] {
 		switch o := &j.result.Obs[i]; {
@@ -200,7 +202,16 @@ func (j *Judge) match(chain int32, after *sighting) {
 	} else {
 		j.counts.Copies++ // the device sent it more often than it came in
 	}
+	if after.trimmedFrom(&before.sighting) {
+		j.counts.Trimmed++
+	}
 	j.pair(&before.sighting, after)
+}
+
+// trimmedFrom reports whether the packet lost its end. Captures that end before the end that it lost
+// have equal bytes of both packets.
+func (s *sighting) trimmedFrom(before *sighting) bool {
+	return s.whole != before.whole || s.length < before.length
 }
 
 // unmatched keeps a packet that equals none before the device.

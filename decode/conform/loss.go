@@ -12,7 +12,7 @@ import (
 // destination.
 type stratum struct {
 	of   uint64 // flow, or destination
-	size uint8  // binary logarithm
+	size uint8  // binary logarithm, plus 2
 }
 
 // crossing counts the packets of a stratum: first untagged ones, then tagged ones.
@@ -26,9 +26,9 @@ type losses struct {
 }
 
 func (l *losses) add(w *waiter) {
-	tagged, length := 0, w.length
+	tagged := 0
 	if w.tagged {
-		tagged, length = 1, w.length-min(w.length, uint32(2+w.Layout.Format.DataLen()))
+		tagged = 1
 	}
 	if !w.taken {
 		if l.lost[tagged]++; w.tagged && (l.lost[1] == 1 || w.number < l.first.Before) {
@@ -38,7 +38,7 @@ func (l *losses) add(w *waiter) {
 	if w.flow == 0 {
 		return
 	}
-	for _, of := range [...]stratum{{w.flow, uint8(bits.Len32(length))}, {w.to, 0}} {
+	for _, of := range [...]stratum{{w.flow, uint8(1 + bits.Len32(w.length))}, {w.to, 0}} {
 		c := l.of[of]
 		if c == nil {
 			if len(l.of) >= maxFlows {

@@ -179,6 +179,81 @@ func TestTrimmed(t *testing.T) {
 	}
 }
 
+// A switch may trim packets and leave the lengths in their headers. Captures that are truncated before the
+// end of a trimmed packet show it by its length on the wire alone.
+func TestTrimmedBeyondCut(t *testing.T) {
+	t.Parallel()
+	for _, snap := range []int{1 << 16, 78, 70, 64} {
+		for _, match := range []Match{MatchPacket, MatchPayload} {
+			l := newLab(t, layouts[1], 5)
+			l.cfg.Match = match
+			j := l.sized(snap)
+			for i := range uint64(40) {
+				f := flight{ip: make([]byte, 1000), tagged: true, tag: csig.Tag{Layout: layouts[1], S: 9, LM: 3}}
+				f.ip[0], f.ip[2], f.ip[3], f.ip[9] = 0x45, 1000>>8, 1000&255, protoUDP
+				binary.BigEndian.PutUint64(f.ip[ipv4Len+udpLen:], i)
+				frame, end := l.frame(&f, 1), 1000
+				j.add(t, frame, true)
+				if f.tag.D = i%4 > 0; i%4 == 1 { // the others are whole
+					f.tag.S, f.tag.LM, end = 4, 5, 60
+				}
+				j.add(t, l.frame(&f, 2)[:18+end], false)
+			}
+			r := j.report(t)
+			if broken(r) != "trim-invented" || r.Findings[0].Count != 20 || r.Counts.Trimmed != 10 || r.Counts.Matched != 40 {
+				t.Errorf("truncated to %d bytes, match %d: breaks %q: %+v", snap, match, broken(r), r.Counts)
+			}
+		}
+	}
+}
+
+// capturer gives a Judge captures that are truncated to snap bytes.
+type capturer struct {
+	scan          *Scan
+	cfg           Config
+	snap          int
+	before, after []Packet
+}
+
+func (l *lab) sized(snap int) *capturer {
+	s, err := NewScan(&l.cfg)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return &capturer{scan: s, cfg: l.cfg, snap: snap}
+}
+
+func (c *capturer) add(t *testing.T, frame []byte, before bool) {
+	t.Helper()
+	list := &c.after
+	if before {
+		list = &c.before
+	}
+	p := Packet{Data: frame[:min(len(frame), c.snap)], WireLen: uint32(len(frame)), Number: uint64(len(*list) + 1)}
+	c.scan.Add(&p)
+	*list = append(*list, p)
+}
+
+func (c *capturer) report(t *testing.T) *Report {
+	t.Helper()
+	_, c.cfg.Prefix = c.scan.Cut()
+	j, err := New(c.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.StartPart(0, 1)
+	for i := range c.before {
+		if err := j.Before(&c.before[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range c.after {
+		j.After(0, &c.after[i])
+	}
+	j.EndPart()
+	return j.Report()
+}
+
 // A TPID that breaks on the way is not taken for an unrelated packet.
 func TestBrokenTPID(t *testing.T) {
 	t.Parallel()

@@ -37,7 +37,7 @@ func (k *PacketIdentifier) Identify(frame []byte) (id uint64, hops uint8, ok boo
 	default:
 		return 0, 0, false
 	}
-	one, ok := k.id.of(etherType, packet)
+	one, _, ok := k.id.of(etherType, packet, 0)
 	return one.whole, hops, ok
 }
 

@@ -40,7 +40,7 @@ func (j *Judge) pair(before, after *sighting) {
 // trimBit judges D, the bit of trimmed packets. An ingress edge resets the D of an untrusted sender.
 // more is false if the tag was not scrubbed, which is then counted already.
 func (j *Judge) trimBit(before, after *sighting) (more bool) {
-	ingress, whole := j.cfg.Role == Ingress, before.whole == after.whole
+	ingress, whole := j.cfg.Role == Ingress, !after.trimmedFrom(before)
 	switch {
 	case before.D && !after.D && !ingress:
 		j.broke(TrimCleared, before, after)
