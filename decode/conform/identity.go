@@ -37,6 +37,8 @@ const (
 	etherIPv4 = 0x0800
 	etherIPv6 = 0x86dd
 
+	moreFragments, fragmentOffset = 0x2000, 0x1fff // of IPv4
+
 	protoTCP = 6
 	protoUDP = 17
 
@@ -101,7 +103,10 @@ func (i *identifier) of(etherType uint16, packet []byte, missing int) (id identi
 		return id, length, true
 	}
 	fixed := i.hash(p.fixed)
-	id.head = i.mix(i.mix(fixed, id.flow), i.hash(head(p)))
+	if etherType == etherIPv4 {
+		p.fixed[len(p.fixed)-2] &= fragmentOffset >> 8 // a first fragment has the head of its packet
+	}
+	id.head = i.mix(i.mix(i.hash(p.fixed), id.flow), i.hash(head(p)))
 	id.whole = i.mix(i.mix(fixed, uint64(p.length)), i.hash(i.limit(p.rest)))
 	return id, length, true
 }
@@ -131,6 +136,11 @@ func (i *identifier) split(etherType uint16, b []byte) (p parts, ok bool) {
 		return p, true
 	}
 	return p, false
+}
+
+// firstFragment reports whether the packet is the first fragment of an IPv4 packet.
+func firstFragment(etherType uint16, packet []byte) bool {
+	return etherType == etherIPv4 && len(packet) >= ipv4Len && binary.BigEndian.Uint16(packet[6:])&(moreFragments|fragmentOffset) == moreFragments
 }
 
 // head returns the bytes behind the IP header and the ports that survive trimming, without lengths

@@ -65,6 +65,7 @@ type sighting struct {
 	time   int64
 	length uint32 // bytes behind the IP header, or of the payload
 	port   uint8  // after the device
+	first  bool   // it is a first fragment
 	by     uint16 // likewise; the tag's possible writers: an index into Judge.writers.lists
 }
 
@@ -116,6 +117,9 @@ func (j *Judge) Before(p *Packet) error {
 // first.
 func (j *Judge) After(port int, p *Packet) {
 	s, ok := j.see(p)
+	if s.first { // of a packet in any part
+		j.wait.addFragment(s.head, j.cfg.MaxPackets)
+	}
 	if !ok {
 		return
 	}
@@ -150,7 +154,7 @@ func (j *Judge) see(p *Packet) (s sighting, ok bool) {
 	if ok {
 		var length int
 		s.identity, length, ok = j.id.of(etherType, packet, max(int(p.WireLen)-len(p.Data), 0))
-		s.length = uint32(length)
+		s.length, s.first = uint32(length), firstFragment(etherType, packet)
 	}
 	if !ok {
 		if j.part == 0 {
@@ -228,7 +232,8 @@ func (j *Judge) EndPart() {
 	j.judgeLater()
 	j.judgeTrimmed()
 	for i := range j.wait.list {
-		j.losses.add(&j.wait.list[i])
+		w := &j.wait.list[i]
+		j.losses.add(w, j.wait.fragmented(w.head))
 	}
 }
 

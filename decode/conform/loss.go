@@ -8,15 +8,24 @@ import (
 // stratum is a group of packets that a device has no reason to treat differently except for their
 // tag: those of one flow and about one size. Packets of different flows meet different queues, and
 // a full queue accepts small packets longer than large ones, so even a faithful device may lose
-// more tagged packets in total (Simpson's paradox). A stratum of size 0 is all packets to one
-// destination.
+// more tagged packets in total (Simpson's paradox). A wider stratum is all packets of about one size
+// to one destination.
 type stratum struct {
 	of   uint64 // flow, or destination
-	size uint8  // binary logarithm, plus 2
+	size uint8  // binary logarithm of the length
+	to   bool   // of is a destination
 }
 
 // crossing counts the packets of a stratum: first untagged ones, then tagged ones.
-type crossing struct{ came, lost [2]uint64 }
+type crossing struct {
+	came, lost [2]uint64
+	shortest   uint32 // length of a lost tagged packet
+	longest    uint32 // length of an untagged packet that came out
+}
+
+// bySize reports whether the device may have lost the tagged packets for their size: none of the untagged
+// packets that came out is as long. The maximum size of a link explains that.
+func (c *crossing) bySize() bool { return c.lost[1] > 0 && c.shortest > c.longest }
 
 // losses are the packets that entered and did not leave.
 type losses struct {
@@ -25,20 +34,27 @@ type losses struct {
 	first Example   // the first tagged one that was lost
 }
 
-func (l *losses) add(w *waiter) {
+// add counts a packet before the device. One that came out in fragments is not lost on account of its
+// tag: it is compared with none.
+func (l *losses) add(w *waiter, fragmented bool) {
 	tagged := 0
 	if w.tagged {
 		tagged = 1
 	}
 	if !w.taken {
-		if l.lost[tagged]++; w.tagged && (l.lost[1] == 1 || w.number < l.first.Before) {
+		l.lost[tagged]++
+		if fragmented {
+			return
+		}
+		if w.tagged && (l.first.Before == 0 || w.number < l.first.Before) {
 			l.first = exampleOf(&w.sighting, nil)
 		}
 	}
-	if w.flow == 0 {
-		return
-	}
-	for _, of := range [...]stratum{{w.flow, uint8(1 + bits.Len32(w.length))}, {w.to, 0}} {
+	size := uint8(bits.Len32(w.length))
+	for _, of := range [...]stratum{{w.flow, size, false}, {w.to, size, true}} {
+		if of.of == 0 {
+			continue
+		}
 		c := l.of[of]
 		if c == nil {
 			if len(l.of) >= maxFlows {
@@ -48,7 +64,14 @@ func (l *losses) add(w *waiter) {
 			l.of[of] = c
 		}
 		c.came[tagged]++
-		if !w.taken {
+		switch {
+		case w.taken && !w.tagged:
+			c.longest = max(c.longest, w.length)
+		case w.taken:
+		case w.tagged && (c.lost[1] == 0 || w.length < c.shortest):
+			c.shortest = w.length
+			fallthrough
+		default:
 			c.lost[tagged]++
 		}
 	}
@@ -63,7 +86,7 @@ const significant = 6
 
 // judgeLosses finds tagged packets that were lost more often than untagged ones of their flow and
 // size (the Cochran-Mantel-Haenszel test), or destinations that lost all tagged packets and few
-// others: a full queue lets some of every kind pass.
+// others of a size: a full queue lets some of every kind pass.
 func (j *Judge) judgeLosses() {
 	l := &j.losses
 	var came [2]uint64
@@ -72,7 +95,8 @@ func (j *Judge) judgeLosses() {
 	for of, c := range l.of {
 		n0, n1, lost := float64(c.came[0]), float64(c.came[1]), float64(c.lost[0]+c.lost[1])
 		switch {
-		case of.size == 0:
+		case c.bySize():
+		case of.to:
 			if c.came[0] >= minLosses && c.came[1] >= minLosses && c.lost[1] == c.came[1] && 2*c.lost[0] < c.came[0] {
 				blocked += c.lost[1]
 			}

@@ -207,6 +207,67 @@ func TestTrimmedBeyondCut(t *testing.T) {
 	}
 }
 
+// TestLossBySize: a device that drops or fragments large packets has no fault, although those are the
+// tagged ones.
+func TestLossBySize(t *testing.T) {
+	t.Parallel()
+	const large, small = 1400, 200
+	for name, test := range map[string]struct {
+		tagged, other, limit int // bytes of UDP payload, of the frame with its tag
+		fragments, flows     bool
+		broken               string
+		unknown              uint64
+	}{
+		"large packets are dropped":                   {large, small, 1000, false, false, "", 60},
+		"slightly larger packets are dropped":         {large, large - 100, large - 50, false, false, "", 60},
+		"large packets of another flow are dropped":   {large, small, 1000, false, true, "", 60},
+		"large packets are fragmented":                {large, small, 1000, true, false, "", 60},
+		"packets with tags are fragmented":            {large, large, large + 42, true, false, "", 60},
+		"packets with tags are dropped":               {large, large, large + 42, false, false, "tagged-lost", 0},
+		"packets with tags of a flow are dropped":     {large, large, large + 42, false, true, "tagged-lost", 0},
+		"nothing is dropped":                          {large, small, 2000, false, false, "", 0},
+		"large packets without tags are fragmented":   {small, large, 1000, true, false, "", 0},
+		"packets with tags are dropped and are small": {small, large, 0, false, false, "", 60},
+	} {
+		l := newLab(t, layouts[1], 5)
+		c := l.sized(1 << 16)
+		for i := range 120 {
+			f := flight{tagged: i%2 > 0, tag: csig.Tag{Layout: layouts[1], S: 9, LM: 3}}
+			n := test.other
+			if f.tagged {
+				n = test.tagged
+			}
+			f.ip = make([]byte, ipv4Len+udpLen+n)
+			f.ip[0], f.ip[9], f.ip[19] = 0x45, protoUDP, 1
+			if test.flows {
+				f.ip[15] = byte(i % 2)
+			}
+			binary.BigEndian.PutUint16(f.ip[2:], uint16(len(f.ip)))
+			binary.BigEndian.PutUint16(f.ip[4:], uint16(i))
+			frame := l.frame(&f, 1)
+			c.add(t, frame, true)
+			switch {
+			case test.limit > 0 && len(frame) <= test.limit || test.limit == 0 && !f.tagged:
+				c.add(t, frame, false)
+			case test.fragments:
+				const half = 400
+				rest := append(slices.Clone(f.ip[:ipv4Len]), f.ip[ipv4Len+half:]...)
+				f.ip = f.ip[:ipv4Len+half]
+				binary.BigEndian.PutUint16(f.ip[2:], ipv4Len+half)
+				f.ip[6] = moreFragments >> 8
+				c.add(t, l.frame(&f, 2), false)
+				f.ip = rest
+				binary.BigEndian.PutUint16(f.ip[2:], uint16(len(rest)))
+				f.ip[7] = half / 8
+				c.add(t, l.frame(&f, 2), false)
+			}
+		}
+		if r := c.report(t); broken(r) != test.broken || r.Counts.LossUnknown != test.unknown {
+			t.Errorf("%s: breaks %q, want %q: %+v", name, broken(r), test.broken, r.Counts)
+		}
+	}
+}
+
 // capturer gives a Judge captures that are truncated to snap bytes.
 type capturer struct {
 	scan          *Scan
@@ -241,16 +302,19 @@ func (c *capturer) report(t *testing.T) *Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.StartPart(0, 1)
-	for i := range c.before {
-		if err := j.Before(&c.before[i]); err != nil {
-			t.Fatal(err)
+	const parts = 3
+	for part := range parts {
+		j.StartPart(part, parts)
+		for i := range c.before {
+			if err := j.Before(&c.before[i]); err != nil {
+				t.Fatal(err)
+			}
 		}
+		for i := range c.after {
+			j.After(0, &c.after[i])
+		}
+		j.EndPart()
 	}
-	for i := range c.after {
-		j.After(0, &c.after[i])
-	}
-	j.EndPart()
 	return j.Report()
 }
 

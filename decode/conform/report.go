@@ -10,7 +10,7 @@ type Counts struct {
 
 	Matched   uint64 `json:"matched"`
 	Trimmed   uint64 `json:"trimmed"`   // of those, packets that lost their end
-	Lost      uint64 `json:"lost"`      // that did not come out
+	Lost      uint64 `json:"lost"`      // that did not come out, or in fragments
 	Extra     uint64 `json:"extra"`     // that did not go in
 	Copies    uint64 `json:"copies"`    // packets that came out more often than they went in
 	Ambiguous uint64 `json:"ambiguous"` // equal packets, some of them missing, with different tags
@@ -22,7 +22,7 @@ type Counts struct {
 	// Not judged:
 	NoTable      uint64 `json:"no_table"`      // of a signal type without a table: the tighter value is unknown
 	OwnUnknown   uint64 `json:"own_unknown"`   // updates that kept the only known locator metadata
-	LossUnknown  uint64 `json:"loss_unknown"`  // lost tagged packets without enough untagged ones of their flow and size to compare with
+	LossUnknown  uint64 `json:"loss_unknown"`  // lost tagged packets: in fragments, or without enough untagged ones of their flow and size to compare with
 	PathsIgnored uint64 `json:"paths_ignored"` // packets of flows beyond the remembered ones
 	NoMetric     uint64 `json:"no_metric"`     // without a metric of the port at the time
 }

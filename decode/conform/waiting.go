@@ -25,6 +25,11 @@ type waiting struct {
 	chains  []chain
 	later   []sighting // after the device, when several equal packets before it had different tags
 	trimmed []sighting // after the device, with D; they equal no whole packet
+
+	// fragments are the heads of first fragments after the device, of all parts. If there are too many
+	// to remember, any packet may have come out in fragments.
+	fragments   map[uint64]struct{}
+	anyFragment bool
 }
 
 // reset makes room for that many packets at once; beyond, memory grows packet by packet.
@@ -32,7 +37,10 @@ func (w *waiting) reset(packets int) {
 	if cap(w.list) < packets {
 		w.list = make([]waiter, 0, packets)
 	}
-	*w = waiting{list: w.list[:0], index: w.index, chains: w.chains[:0], later: w.later[:0], trimmed: w.trimmed[:0]}
+	*w = waiting{
+		list: w.list[:0], index: w.index, chains: w.chains[:0], later: w.later[:0], trimmed: w.trimmed[:0],
+		fragments: make(map[uint64]struct{}),
+	}
 	w.index.reset(packets)
 }
 
@@ -105,6 +113,19 @@ func (w *waiting) take(first int32) (p *waiter, more bool) {
 		}
 	}
 	return head, false
+}
+
+// addFragment remembers the head of a first fragment, unless there are that many already.
+func (w *waiting) addFragment(head uint64, most int) {
+	if w.anyFragment = w.anyFragment || len(w.fragments) >= most; !w.anyFragment {
+		w.fragments[head] = struct{}{}
+	}
+}
+
+// fragmented reports whether a packet with that head may have come out in fragments.
+func (w *waiting) fragmented(head uint64) bool {
+	_, is := w.fragments[head]
+	return is || w.anyFragment
 }
 
 func (w *waiting) count(first int32) (n int) {
