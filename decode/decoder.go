@@ -49,7 +49,7 @@ type Config struct {
 	// UDPTunnels are the tunnels over UDP by destination port: VXLAN, VXLANGPE, Geneve, GTPU and
 	// PSP. Nil means DefaultUDPTunnels. New copies it.
 	UDPTunnels map[uint16]Encap
-	// Segments keeps each frame's innermost TCP header for Segment.
+	// Segments keeps each frame's innermost TCP or UDP header for Segment and Transport.
 	Segments bool
 }
 
@@ -99,11 +99,11 @@ type Decoder struct {
 	missing  int      // bytes of this frame on the wire that were not captured
 	mirrored mirrored // the inner frame, if nest.mirrored is MirrorOK
 
-	nest    nesting     // of the current frame
-	ends    Observation // its endpoints, once the walk is inside a tunnel; scratch before
-	result  Result      // of DecodePlain with TCP options
-	keeps   bool        // store the frame's segment
-	segment TCPSegment  // its innermost segment, if any
+	nest      nesting     // of the current frame
+	ends      Observation // its endpoints, once the walk is inside a tunnel; scratch before
+	result    Result      // of DecodePlain with TCP options
+	keeps     bool        // store the frame's innermost header
+	innermost Transport   // TCP or UDP, if any
 }
 
 // New makes a Decoder. It fails without a domain, and when UDP ports contradict each other.
@@ -159,7 +159,7 @@ func (d *Decoder) Decode(frame []byte, r *Result) {
 
 // DecodeFrame reads one frame, which may be truncated at any byte, and fills r: everything of each
 // observation but TimeNS and Packet. It keeps no reference to f, and none to its Data except for
-// Segment and Mirrored. It allocates nothing but a missing r.Obs. For a link that is not Known the
+// Segment, Transport and Mirrored. It allocates nothing but a missing r.Obs. For a link that is not Known the
 // reason is UnknownLink.
 //
 // Tags come before reflections. A CSIG tag is valid only as the last tag of L2 (section 4.1): if
@@ -201,7 +201,7 @@ func (d *Decoder) start(r *Result) {
 	r.N, r.Encap.n, r.Carrier = 0, 0, 0
 	d.nest = nesting{}
 	if d.keeps {
-		d.segment.TCP = nil
+		d.innermost.Header = nil
 	}
 }
 

@@ -74,6 +74,9 @@ func (d *Decoder) udp(b []byte, left int, e endpoints, r *Result) Reason {
 		return short(udpLen, left)
 	}
 	d.setPorts(b, r)
+	if d.keeps {
+		d.keep(b, left, e)
+	}
 	if d.nest.holds {
 		if reason, ok := d.udpSession(b, left, e, r); ok {
 			return reason
@@ -153,6 +156,20 @@ func (o *Observation) setAck(header []byte) {
 	}
 }
 
+// Transport is a TCP or UDP header with its IP header, as parts of a frame.
+type Transport struct {
+	IP     []byte // 20 bytes of IPv4 or 40 of IPv6, without options and extensions
+	Header []byte // from the header on, as far as it was captured: 20 bytes of TCP at least, or 8 of UDP
+	Left   int    // length of header and payload in bytes, according to IP
+	Proto  uint8  // 6 or 17
+}
+
+// Transport returns the innermost TCP or UDP header of the last decoded frame, as Segment does. UDP that
+// carries a tunnel counts if the decoder finds none of them inside.
+func (d *Decoder) Transport() (t Transport, ok bool) {
+	return d.innermost, d.innermost.Header != nil
+}
+
 // TCPSegment is a TCP header with its IP header, as parts of a frame.
 type TCPSegment struct {
 	IP   []byte // 20 bytes of IPv4 or 40 of IPv6, without options and extensions
@@ -165,13 +182,17 @@ type TCPSegment struct {
 // truncated, or of no stated length, and for a frame without a tag if no reflections over TCP are
 // configured. The segment is a part of that frame.
 func (d *Decoder) Segment() (s TCPSegment, ok bool) {
-	return d.segment, d.segment.TCP != nil
+	t := &d.innermost
+	if t.Header == nil || t.Proto != protoTCP {
+		return s, false
+	}
+	return TCPSegment{IP: t.IP, TCP: t.Header, Left: t.Left}, true
 }
 
-// keep stores the current segment.
+// keep stores the current header.
 func (d *Decoder) keep(b []byte, left int, e endpoints) {
 	if d.nest.mirror || e.fragmented() || left > largestPacket {
 		return
 	}
-	d.segment = TCPSegment{IP: e.ip, TCP: b, Left: left}
+	d.innermost = Transport{IP: e.ip, Header: b, Left: left, Proto: e.proto}
 }

@@ -50,6 +50,9 @@ func TestSegment(t *testing.T) {
 		if ok != (test.left > 0) || ok && (s.Left != test.left || len(s.TCP) != 21 || s.IP[19] != 2) {
 			t.Errorf("%s: %+v, %t", name, s, ok)
 		}
+		if h, is := d.Transport(); is != ok || is && (h.Proto != 6 || len(h.Header) != 21 || h.Left != test.left) {
+			t.Errorf("%s: the header is %+v, %t", name, h, is)
+		}
 		d.Decode(test.frame[:20], &r)
 		if _, ok := d.Segment(); ok {
 			t.Errorf("%s: the segment of the frame before is kept", name)

@@ -15,8 +15,8 @@ import (
 type Match uint8
 
 // Most devices change nothing above L2 but hop limits and class of service. A device that
-// translates addresses or tunnels packets changes all headers, so that only the payload of TCP and
-// UDP remains; packets without one are not matched then.
+// translates addresses or tunnels packets changes all headers, so that only the payload of the
+// innermost TCP or UDP header remains; packets without one are not matched then.
 const (
 	MatchPacket Match = iota
 	MatchPayload
@@ -76,31 +76,32 @@ type parts struct {
 	claimed int    // length of rest according to the header
 }
 
-// of returns the identity of the packet behind L2, of whose frame the capture left out missing bytes.
-// length is the number of bytes behind the IP header, or of the payload, that were on the wire; padding
-// and lengths in headers do not change it. ok is false for a packet without anything to match by.
-func (i *identifier) of(etherType uint16, packet []byte, missing int) (id identity, length int, ok bool) {
+// of returns the identity of the packet behind L2, of whose frame the capture left out missing bytes;
+// inner is its innermost TCP or UDP header, if any. length is the number of bytes behind the IP header,
+// or of the payload, that were on the wire; padding and lengths in headers do not change it. ok is
+// false for a packet without anything to match by.
+func (i *identifier) of(etherType uint16, packet []byte, missing int, inner *decode.Transport) (id identity, length int, ok bool) {
 	p, isIP := i.split(etherType, packet)
-	if !isIP {
-		if i.match == MatchPayload || len(packet) == 0 {
-			return id, 0, false
-		}
-		id.whole = i.mix(uint64(etherType), i.hash(i.limit(packet)))
-		id.head = id.whole
-		return id, len(packet) + missing, true
+	if isIP {
+		addresses := p.fixed[:len(p.fixed)-5]
+		id.flow, id.to = i.mix(i.hash(p.fixed[:len(p.fixed)-4]), i.hash(ports(p))), i.hash(addresses[len(addresses)/2:])
 	}
-	length = min(p.claimed, len(p.rest)+missing)
-	addresses := p.fixed[:len(p.fixed)-5]
-	id.flow, id.to = i.mix(i.hash(p.fixed[:len(p.fixed)-4]), i.hash(ports(p))), i.hash(addresses[len(addresses)/2:])
-	if i.match == MatchPayload {
+	switch {
+	case i.match == MatchPayload:
+		p, _ = innermost(p, inner)
 		payload := transportPayload(p)
 		if len(payload) == 0 {
 			return id, 0, false
 		}
-		length -= len(p.rest) - len(payload)
 		id.head = i.mix(uint64(p.proto), i.hash(payload[:min(len(payload), 16)]))
 		id.whole = i.mix(uint64(p.proto), i.hash(i.limit(payload)))
-		return id, length, true
+		return id, min(p.claimed, len(p.rest)+missing) - (len(p.rest) - len(payload)), true
+	case !isIP && len(packet) == 0:
+		return id, 0, false
+	case !isIP:
+		id.whole = i.mix(uint64(etherType), i.hash(i.limit(packet)))
+		id.head = id.whole
+		return id, len(packet) + missing, true
 	}
 	fixed := i.hash(p.fixed)
 	if etherType == etherIPv4 {
@@ -108,7 +109,7 @@ func (i *identifier) of(etherType uint16, packet []byte, missing int) (id identi
 	}
 	id.head = i.mix(i.mix(i.hash(p.fixed), id.flow), i.hash(head(p)))
 	id.whole = i.mix(i.mix(fixed, uint64(p.length)), i.hash(i.limit(p.rest)))
-	return id, length, true
+	return id, min(p.claimed, len(p.rest)+missing), true
 }
 
 // split takes an IP packet apart. The fixed part is the addresses, the protocol, and four bytes
@@ -162,6 +163,15 @@ func ports(p parts) []byte {
 		return nil
 	}
 	return p.rest[:4]
+}
+
+// innermost returns the parts of a packet from its innermost TCP or UDP header on. Fragments have none
+// that can be read: they are returned as they are.
+func innermost(p parts, inner *decode.Transport) (in parts, ok bool) {
+	if inner.Header == nil {
+		return p, false
+	}
+	return parts{proto: inner.Proto, rest: inner.Header, claimed: inner.Left}, true
 }
 
 // transportPayload returns the payload of TCP and UDP.
@@ -270,9 +280,16 @@ type Scan struct {
 	trimmed bool
 }
 
+// newDecoder makes a decoder that keeps the innermost headers of frames.
+func newDecoder(cfg *Config) (*decode.Decoder, error) {
+	c := cfg.Decode
+	c.Segments = true
+	return decode.New(c)
+}
+
 // NewScan makes a Scan for a Judge's configuration. It fails if decode.New does.
 func NewScan(cfg *Config) (*Scan, error) {
-	d, err := decode.New(cfg.Decode)
+	d, err := newDecoder(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("make scan: %w", err)
 	}
@@ -285,20 +302,26 @@ func NewScan(cfg *Config) (*Scan, error) {
 // malformed, not truncated.
 func (s *Scan) Add(p *Packet) {
 	s.n++
-	if !s.trimmed {
+	payload := s.id.match == MatchPayload
+	if payload || !s.trimmed {
 		s.decoder.Decode(p.Data, &s.result)
-		s.trimmed = slices.ContainsFunc(s.result.Obs[:s.result.N], func(o decode.Observation) bool { return o.Tag.D })
+		s.trimmed = s.trimmed || slices.ContainsFunc(s.result.Obs[:s.result.N], func(o decode.Observation) bool { return o.Tag.D })
 	}
 	etherType, packet, ok := s.decoder.Network(p.Data)
 	if !ok || len(p.Data) >= int(p.WireLen) {
 		return
 	}
 	parts, ok := s.id.split(etherType, packet)
+	var cut bool // before the innermost header is complete
+	if inner, found := s.decoder.Transport(); payload && found {
+		parts, ok = innermost(parts, &inner)
+		cut = s.result.Reason.Cut()
+	}
 	switch {
-	case etherType == etherIPv4 && len(packet) < ipv4Len || etherType == etherIPv6 && len(packet) < ipv6Len:
+	case cut || etherType == etherIPv4 && len(packet) < ipv4Len || etherType == etherIPv6 && len(packet) < ipv6Len:
 		s.addCut(0)
 	case !ok || len(parts.rest) >= parts.claimed:
-	case s.id.match == MatchPacket:
+	case !payload:
 		s.addCut(len(parts.rest))
 	case parts.proto == protoTCP || parts.proto == protoUDP:
 		s.addCut(len(transportPayload(parts)))

@@ -74,7 +74,7 @@ func New(cfg Config) (*Judge, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("make judge: %w", err)
 	}
-	d, err := decode.New(cfg.Decode)
+	d, err := newDecoder(&cfg)
 	if err != nil {
 		return nil, fmt.Errorf("make judge: %w", err)
 	}
@@ -152,8 +152,10 @@ func (j *Judge) see(p *Packet) (s sighting, ok bool) {
 		etherType, packet, s.strange = behindUnknown(etherType, packet)
 	}
 	if ok {
+		j.decoder.Decode(p.Data, &j.result)
+		inner, _ := j.decoder.Transport()
 		var length int
-		s.identity, length, ok = j.id.of(etherType, packet, max(int(p.WireLen)-len(p.Data), 0))
+		s.identity, length, ok = j.id.of(etherType, packet, max(int(p.WireLen)-len(p.Data), 0), &inner)
 		s.length, s.first = uint32(length), firstFragment(etherType, packet)
 	}
 	if !ok {
@@ -170,7 +172,6 @@ func (j *Judge) see(p *Packet) (s sighting, ok bool) {
 		return s, false
 	}
 	s.number, s.time = p.Number, p.TimeNS
-	j.decoder.Decode(p.Data, &j.result)
 	for i := range j.result.Obs[:j.result.N] {
 		switch o := &j.result.Obs[i]; {
 		case o.Kind != decode.Tag:

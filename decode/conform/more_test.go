@@ -268,6 +268,52 @@ func TestLossBySize(t *testing.T) {
 	}
 }
 
+// TestMatchTunnels: the payload of the innermost TCP or UDP header identifies a packet in any tunnel.
+func TestMatchTunnels(t *testing.T) {
+	t.Parallel()
+	const vxlan = 4789
+	ipv4 := func(proto byte, rest ...byte) []byte {
+		b := append([]byte{0x45, 0, 0, 0, 0, 0, 0, 0, 64, proto, 1, 1, 1, 1, 2, 2, 2, 2}, 0, 0)
+		binary.BigEndian.PutUint16(b[2:], uint16(ipv4Len+len(rest)))
+		return append(b, rest...)
+	}
+	over := func(id byte, inner []byte) []byte {
+		b := []byte{0, 9, vxlan >> 8, vxlan & 255, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, id, 0}
+		b = append(append(b, make([]byte, 12)...), 8, 0)
+		binary.BigEndian.PutUint16(b[4:], uint16(len(b)+len(inner)))
+		return ipv4(protoUDP, append(b, inner...)...)
+	}
+	tunnels := map[string]func(inner []byte) []byte{
+		"none":        func(inner []byte) []byte { return inner },
+		"VXLAN":       func(inner []byte) []byte { return over(1, inner) },
+		"other VXLAN": func(inner []byte) []byte { return over(2, inner) },
+		"IP in IP":    func(inner []byte) []byte { return ipv4(4, inner...) },
+		"GRE":         func(inner []byte) []byte { return ipv4(47, append([]byte{0, 0, 8, 0}, inner...)...) },
+	}
+	for from, before := range tunnels {
+		for to, after := range tunnels {
+			l := newLab(t, layouts[1], 5)
+			l.cfg.Match = MatchPayload
+			c := l.sized(200)
+			for i := range 20 {
+				payload := append(bytes.Repeat([]byte{byte(i)}, 300), byte(i))
+				segment := append(append(make([]byte, 12), 5<<4), make([]byte, 7)...)
+				inner := ipv4(protoTCP, append(segment, payload...)...)
+				if i%2 > 0 {
+					inner = ipv4(protoUDP, append([]byte{0, 1, 0, 2, 1, 53, 0, 0}, payload...)...)
+				}
+				f := flight{ip: before(inner), tagged: true, tag: csig.Tag{Layout: layouts[1], S: 9, LM: 3}}
+				c.add(t, l.frame(&f, 1), true)
+				f.ip, f.tag.S, f.tag.LM = after(inner), 4, 5
+				c.add(t, l.frame(&f, 2), false)
+			}
+			if r := c.report(t); broken(r) != "" || r.Counts.Judged != 20 || r.Counts.Trimmed+r.Counts.Unknown > 0 {
+				t.Errorf("%s, then %s: breaks %q: %+v", from, to, broken(r), r.Counts)
+			}
+		}
+	}
+}
+
 // capturer gives a Judge captures that are truncated to snap bytes.
 type capturer struct {
 	scan          *Scan

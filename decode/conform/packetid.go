@@ -37,7 +37,7 @@ func (k *PacketIdentifier) Identify(frame []byte) (id uint64, hops uint8, ok boo
 	default:
 		return 0, 0, false
 	}
-	one, _, ok := k.id.of(etherType, packet, 0)
+	one, _, ok := k.id.of(etherType, packet, 0, nil)
 	return one.whole, hops, ok
 }
 
