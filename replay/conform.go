@@ -91,7 +91,7 @@ func (c *Conformance) WriteText(w io.Writer) error {
 	line("not judged", n.NoTable, "of a signal type without a table: which value is tighter")
 	line("not judged", n.OwnUnknown, "updates that kept the locator metadata, perhaps the device's own")
 	line("not judged", n.LossUnknown, "lost tagged packets: in fragments, or without enough others of their flow and size to compare with")
-	line("not judged", n.PathsIgnored, "of too many flows: which way they took")
+	line("not judged", n.PathsIgnored, "which way they took: of unknown flows, of too many, or of flows that rarely changed it")
 	line("not judged", n.NoMetric, "without a metric of their port at the time")
 	line("cut", c.Cut, strconv.Itoa(c.Prefix)+" bytes of each packet are compared")
 	c.SkippedLink.List(func(u window.UnreadableLink, packets uint64) { line("not read", packets, "of "+u.String()) })

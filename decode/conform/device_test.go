@@ -100,6 +100,7 @@ func (l *lab) packet() []byte {
 		payload[12] = 5 << 4
 	} else {
 		binary.BigEndian.PutUint16(payload[4:], uint16(len(payload)))
+		clear(payload[udpLen+5 : udpLen+8]) // the queue pair of RoCEv2
 	}
 	if flow%3 == 0 {
 		b := make([]byte, ipv6Len, ipv6Len+len(payload))

@@ -39,8 +39,11 @@ const (
 
 	moreFragments, fragmentOffset = 0x2000, 0x1fff // of IPv4
 
-	protoTCP = 6
-	protoUDP = 17
+	protoTCP     = 6
+	protoUDP     = 17
+	protoDCCP    = 33
+	protoSCTP    = 132
+	protoUDPLite = 136
 
 	ipv4Len = 20
 	ipv6Len = 40
@@ -51,7 +54,7 @@ const (
 type identity struct {
 	whole uint64 // of all parts that stay the same
 	head  uint64 // of the parts that also survive trimming
-	flow  uint64 // of the five-tuple, 0 without one
+	flow  uint64 // of all fields that devices choose ports by, 0 if they are not known
 	to    uint64 // of the destination address, 0 without one
 }
 
@@ -82,9 +85,11 @@ type parts struct {
 // false for a packet without anything to match by.
 func (i *identifier) of(etherType uint16, packet []byte, missing int, inner *decode.Transport) (id identity, length int, ok bool) {
 	p, isIP := i.split(etherType, packet)
+	var ends uint64 // addresses, protocol and ports
 	if isIP {
 		addresses := p.fixed[:len(p.fixed)-5]
-		id.flow, id.to = i.mix(i.hash(p.fixed[:len(p.fixed)-4]), i.hash(ports(p))), i.hash(addresses[len(addresses)/2:])
+		ends, id.to = i.mix(i.hash(p.fixed[:len(p.fixed)-4]), i.hash(ports(p))), i.hash(addresses[len(addresses)/2:])
+		id.flow = i.flow(p, ends, inner)
 	}
 	switch {
 	case i.match == MatchPayload:
@@ -107,9 +112,39 @@ func (i *identifier) of(etherType uint16, packet []byte, missing int, inner *dec
 	if etherType == etherIPv4 {
 		p.fixed[len(p.fixed)-2] &= fragmentOffset >> 8 // a first fragment has the head of its packet
 	}
-	id.head = i.mix(i.mix(i.hash(p.fixed), id.flow), i.hash(head(p)))
+	id.head = i.mix(i.mix(i.hash(p.fixed), ends), i.hash(head(p)))
 	id.whole = i.mix(i.mix(fixed, uint64(p.length)), i.hash(i.limit(p.rest)))
 	return id, min(p.claimed, len(p.rest)+missing), true
+}
+
+// flow returns the hash of a packet's flow. Devices may choose a port by the fields of inner packets too,
+// by the flow label of IPv6, and by the queue pair of RoCEv2. They differ in the fields of fragments.
+func (i *identifier) flow(p parts, ends uint64, inner *decode.Transport) uint64 {
+	tail := p.fixed[len(p.fixed)-4:]
+	v6 := len(p.fixed) > ipv6Len-8
+	switch {
+	case !v6 && binary.BigEndian.Uint16(tail[2:])&(moreFragments|fragmentOffset) != 0:
+		return 0
+	case v6:
+		ends = i.mix(ends, i.hash(tail))
+	}
+	if inner != nil && inner.Header != nil && (len(p.rest) == 0 || &inner.Header[0] != &p.rest[0]) {
+		p = parts{proto: inner.Proto, rest: inner.Header}
+		addresses := inner.IP[len(inner.IP)-8:]
+		if len(inner.IP) == ipv6Len {
+			addresses = inner.IP[8:]
+			ends = i.mix(ends, uint64(binary.BigEndian.Uint32(inner.IP)&0xfffff)) // flow label
+		}
+		ends = i.mix(i.mix(ends, i.hash(addresses)), i.hash(ports(p)))
+	}
+	const rocePort, queuePair = 4791, udpLen + 5
+	switch {
+	case ports(p) == nil:
+		return 0
+	case p.proto == protoUDP && len(p.rest) >= queuePair+3 && binary.BigEndian.Uint16(p.rest[2:]) == rocePort:
+		return i.mix(ends, i.hash(p.rest[queuePair:queuePair+3]))
+	}
+	return ends
 }
 
 // split takes an IP packet apart. The fixed part is the addresses, the protocol, and four bytes
@@ -157,12 +192,15 @@ func head(p parts) []byte {
 	return p.rest[:min(len(p.rest), 8)]
 }
 
-// ports returns the two ports of TCP and UDP.
+// ports returns the two ports of a transport that has them at its start.
 func ports(p parts) []byte {
-	if p.proto != protoTCP && p.proto != protoUDP || len(p.rest) < 4 {
-		return nil
+	switch p.proto {
+	case protoTCP, protoUDP, protoDCCP, protoSCTP, protoUDPLite:
+		if len(p.rest) >= 4 {
+			return p.rest[:4]
+		}
 	}
-	return p.rest[:4]
+	return nil
 }
 
 // innermost returns the parts of a packet from its innermost TCP or UDP header on. Fragments have none

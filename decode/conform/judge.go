@@ -172,6 +172,9 @@ func (j *Judge) see(p *Packet) (s sighting, ok bool) {
 		return s, false
 	}
 	s.number, s.time = p.Number, p.TimeNS
+	if j.closedTunnel(packet) {
+		s.flow = 0
+	}
 	for i := range j.result.Obs[:j.result.N] {
 		switch o := &j.result.Obs[i]; {
 		case o.Kind != decode.Tag:
@@ -182,6 +185,16 @@ func (j *Judge) see(p *Packet) (s sighting, ok bool) {
 		}
 	}
 	return s, true
+}
+
+// closedTunnel reports whether the last decoded packet is a tunnel without TCP or UDP that can be read.
+func (j *Judge) closedTunnel(packet []byte) bool {
+	isTunnel := func(l decode.Layer) bool { return l.Encap > decode.MPLS }
+	if !slices.ContainsFunc(j.result.Encap.Layers(), isTunnel) {
+		return false
+	}
+	inner, ok := j.decoder.Transport()
+	return !ok || &inner.IP[0] == &packet[0]
 }
 
 // behindUnknown returns the IP packet two or six bytes after an unknown EtherType, as behind a tag

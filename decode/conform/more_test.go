@@ -611,6 +611,98 @@ func TestTagOfPath(t *testing.T) {
 	}
 }
 
+// TestPathChanges: only tags that a flow changes its port with again and again determine the port. The
+// numbers of packets need not ascend.
+func TestPathChanges(t *testing.T) {
+	t.Parallel()
+	every := func(n uint64) func(uint64) int { return func(i uint64) int { return int(i / n % 2) } }
+	for name, test := range map[string]struct {
+		port   func(i uint64) int
+		number func(i uint64) uint64
+		broken bool
+	}{
+		"alternating":               {every(1), func(i uint64) uint64 { return i }, true},
+		"alternating, seldom":       {every(1), func(i uint64) uint64 { return 1<<20 + i*3001 }, true},
+		"alternating, descending":   {every(1), func(i uint64) uint64 { return 1<<20 - i*3001 }, true},
+		"bursts":                    {every(4), func(i uint64) uint64 { return i }, true},
+		"one change":                {every(60), func(i uint64) uint64 { return i }, false},
+		"one change, seldom":        {every(60), func(i uint64) uint64 { return 1<<20 - i*3001 }, false},
+		"there and back and again":  {every(30), func(i uint64) uint64 { return i * 7 }, false},
+		"one port first, then both": {func(i uint64) int { return min(int(i/119), 1) }, func(i uint64) uint64 { return i }, false},
+	} {
+		j, err := New(Config{Decode: decode.Config{Domain: network(t)}, Ports: []string{"a", "b"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for port := range 2 { // as captures are read
+			for i := range uint64(120) {
+				if at := test.port(i); at == port {
+					j.paths.add(&sighting{identity: identity{flow: 1}, tagState: tagState{tagged: true, Tag: csig.Tag{T: uint8(at)}}, number: test.number(i)}, uint8(port))
+				}
+			}
+		}
+		if r := j.Report(); (broken(r) == "path-selection") != test.broken || (r.Counts.PathsIgnored > 0) == (test.broken || name == "one port first, then both") {
+			t.Errorf("%s: breaks %q: %+v", name, broken(r), r.Counts)
+		}
+	}
+}
+
+// TestFlow: packets between which a device may distinguish belong to different flows.
+func TestFlow(t *testing.T) {
+	t.Parallel()
+	j, err := New(Config{Decode: decode.Config{Domain: network(t)}, Ports: []string{"a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flow := func(etherType uint16, packet []byte) uint64 {
+		s, ok := j.see(&Packet{Data: append(binary.BigEndian.AppendUint16(make([]byte, 12), etherType), packet...)})
+		if !ok {
+			t.Fatalf("%x has no identity", packet)
+		}
+		return s.flow
+	}
+	ipv4 := func(proto byte, rest ...byte) []byte {
+		return append([]byte{0x45, 0, 0, byte(ipv4Len + len(rest)), 0, 0, 0, 0, 64, proto, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}, rest...)
+	}
+	ipv6 := func(label byte) []byte {
+		b := append([]byte{0x60, 0, 0, label, 0, 20, protoTCP, 64}, make([]byte, 32+20)...)
+		b[ipv6Len+12] = 5 << 4
+		return b
+	}
+	roce := func(pair, number byte) []byte {
+		return ipv4(protoUDP, 0, 1, 0x12, 0xb7, 0, 20, 0, 0, 4, 0, 0, 0, 0, 0, 0, pair, 0, 0, 0, number)
+	}
+	udp := func(port byte) []byte { return ipv4(protoUDP, 0, port, 0, 9, 0, 8, 0, 0) }
+	fragment := udp(1)
+	fragment[6] = moreFragments >> 8
+	for name, test := range map[string]struct {
+		etherType    uint16
+		one, other   []byte
+		known, equal bool
+	}{
+		"flow labels":     {etherIPv6, ipv6(1), ipv6(2), true, false},
+		"a flow label":    {etherIPv6, ipv6(1), ipv6(1), true, true},
+		"SCTP":            {etherIPv4, ipv4(protoSCTP, 0, 1, 0, 2), ipv4(protoSCTP, 0, 2, 0, 2), true, false},
+		"DCCP":            {etherIPv4, ipv4(protoDCCP, 0, 1, 0, 2), ipv4(protoDCCP, 0, 1, 0, 3), true, false},
+		"UDP-Lite":        {etherIPv4, ipv4(protoUDPLite, 0, 1, 0, 2), ipv4(protoUDPLite, 0, 1, 0, 2, 1), true, true},
+		"IP in IP":        {etherIPv4, ipv4(4, udp(1)...), ipv4(4, udp(2)...), true, false},
+		"a flow in IP":    {etherIPv4, ipv4(4, udp(1)...), ipv4(4, udp(1)...), true, true},
+		"GRE":             {etherIPv4, ipv4(47, append([]byte{0, 0, 8, 0}, udp(1)...)...), ipv4(47, append([]byte{0, 0, 8, 0}, udp(2)...)...), true, false},
+		"ICMP in IP":      {etherIPv4, ipv4(4, ipv4(1, 8, 0, 0, 0)...), ipv4(4, ipv4(1, 8, 0, 0, 0)...), false, true},
+		"PSP":             {etherIPv4, ipv4(protoUDP, 0, 1, 3, 232, 0, 16, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1), udp(1), false, false},
+		"ESP":             {etherIPv4, ipv4(50, 0, 0, 0, 1, 0, 0, 0, 1), ipv4(50, 0, 0, 0, 2, 0, 0, 0, 1), false, true},
+		"ICMP":            {etherIPv4, ipv4(1, 8, 0, 0, 0), ipv4(1, 8, 0, 0, 0), false, true},
+		"queue pairs":     {etherIPv4, roce(1, 1), roce(2, 1), true, false},
+		"a queue pair":    {etherIPv4, roce(1, 1), roce(1, 2), true, true},
+		"first fragments": {etherIPv4, fragment, fragment, false, true},
+	} {
+		one, other := flow(test.etherType, test.one), flow(test.etherType, test.other)
+		if (one != 0) != test.known || (one == other) != test.equal {
+			t.Errorf("%s: %x and %x", name, one, other)
+		}
+	}
+}
+
 // TestParts: whatever the headers of packets are, parts have about equal sizes. Only trimmed packets
 // need their headers, and those of RoCEv2 have a sequence number in them.
 func TestParts(t *testing.T) {

@@ -1,5 +1,10 @@
 package conform
 
+import (
+	"math/bits"
+	"slices"
+)
+
 const (
 	// maxFlows bounds the number of flows examined.
 	maxFlows = 1 << 18
@@ -8,6 +13,12 @@ const (
 	// minClass is the number of packets of a class that have to take one port before that is not
 	// chance: with two ports, the chance is 1 in 2^11.
 	minClass = 12
+	// minChanges is the number of times that a flow has to change its port together with its tag:
+	// that often, each of two classes came back to its port after the other one. Routes and flowlets
+	// change the port of a flow too, and may do so once or twice when its tag changes.
+	minChanges = 2*minClass - 1
+	// numSlots is the number of intervals of packet numbers that are distinguished in a flow.
+	numSlots = 64
 )
 
 // class is the packets of a flow with one kind of tag, and their port.
@@ -16,6 +27,7 @@ type class struct {
 	n     uint64
 	port  uint8
 	mixed bool    // they took several
+	slots uint64  // of the flow in which they came
 	first Example // the one with the lowest number, in any part
 }
 
@@ -23,6 +35,8 @@ type class struct {
 // the device.
 type flowPaths struct {
 	byType, byTag [maxClasses]class
+	low, high     uint64 // numbers of its first and its last packet
+	shift         uint8  // each slot is 1<<shift numbers
 }
 
 // paths records the ports that flows took, by tag (IBCS 5.2). A device that spreads packets over
@@ -30,7 +44,7 @@ type flowPaths struct {
 // tag sends each class to one port, and different classes to different ports.
 type paths struct {
 	flows   map[uint64]*flowPaths
-	ignored uint64 // packets of flows beyond maxFlows
+	ignored uint64 // packets of flows beyond maxFlows, and tagged ones without a flow
 	several bool   // packets took more than one port
 	port    uint8
 	any     bool
@@ -40,6 +54,9 @@ func (p *paths) add(before *sighting, port uint8) {
 	p.several = p.several || p.any && p.port != port
 	p.port, p.any = port, true
 	if before.flow == 0 {
+		if before.tagged {
+			p.ignored++
+		}
 		return
 	}
 	f := p.flows[before.flow]
@@ -48,7 +65,7 @@ func (p *paths) add(before *sighting, port uint8) {
 			p.ignored++
 			return
 		}
-		f = new(flowPaths)
+		f = &flowPaths{low: before.number, high: before.number}
 		p.flows[before.flow] = f
 	}
 	var byType, byTag uint64 // 0 without a tag
@@ -56,11 +73,39 @@ func (p *paths) add(before *sighting, port uint8) {
 		byType = 1 + uint64(before.T)
 		byTag = 1 + (uint64(before.S)<<32 | uint64(before.T)<<16 | uint64(before.LM))
 	}
-	count(&f.byType, byType, before, port)
-	count(&f.byTag, byTag, before, port)
+	slot := f.slot(before.number)
+	count(&f.byType, byType, slot, before, port)
+	count(&f.byTag, byTag, slot, before, port)
 }
 
-func count(list *[maxClasses]class, key uint64, before *sighting, port uint8) {
+// slot returns the bit of a packet in class.slots. It first widens the slots until they hold it; in
+// whatever order packets come, the slots are the same in the end.
+func (f *flowPaths) slot(number uint64) uint64 {
+	low, high := min(f.low, number), max(f.high, number)
+	for high>>f.shift-low>>f.shift >= numSlots {
+		odd := f.low >> f.shift & 1
+		f.shift++
+		f.eachSlots(func(slots uint64) (wide uint64) {
+			for ; slots != 0; slots &= slots - 1 {
+				wide |= 1 << ((uint64(bits.TrailingZeros64(slots)) + odd) / 2)
+			}
+			return wide
+		})
+	}
+	if back := f.low>>f.shift - low>>f.shift; back > 0 {
+		f.eachSlots(func(slots uint64) uint64 { return slots << back })
+	}
+	f.low, f.high = low, high
+	return 1 << (number>>f.shift - low>>f.shift)
+}
+
+func (f *flowPaths) eachSlots(change func(uint64) uint64) {
+	for i := range maxClasses {
+		f.byType[i].slots, f.byTag[i].slots = change(f.byType[i].slots), change(f.byTag[i].slots)
+	}
+}
+
+func count(list *[maxClasses]class, key, slot uint64, before *sighting, port uint8) {
 	for i := range list {
 		c := &list[i]
 		if c.n == 0 {
@@ -72,6 +117,7 @@ func count(list *[maxClasses]class, key uint64, before *sighting, port uint8) {
 			c.first = Example{Before: before.number, portNum: port, WasTag: before.seen()}
 		}
 		c.n++
+		c.slots |= slot
 		c.mixed = c.mixed || c.port != port
 		return
 	}
@@ -79,16 +125,22 @@ func count(list *[maxClasses]class, key uint64, before *sighting, port uint8) {
 
 // judgePaths finds flows whose tags determine the port.
 func (j *Judge) judgePaths() {
-	j.counts.PathsIgnored = j.paths.ignored
 	if !j.paths.several {
 		return
 	}
+	j.counts.PathsIgnored = j.paths.ignored
 	for _, f := range j.paths.flows {
-		if e, n := split(&f.byType); n > 0 {
-			j.brokeOften(PathSelection, n, e)
-		} else if e, n := split(&f.byTag); n > 0 {
-			j.brokeOften(PathSelection, n, e)
+		var unproven uint64
+		for _, list := range [...]*[maxClasses]class{&f.byType, &f.byTag} {
+			e, n := split(list)
+			if n > 0 && changes(list) >= minChanges {
+				j.brokeOften(PathSelection, n, e)
+				unproven = 0
+				break
+			}
+			unproven = max(unproven, n)
 		}
+		j.counts.PathsIgnored += unproven
 	}
 }
 
@@ -117,4 +169,39 @@ func split(list *[maxClasses]class) (e Example, n uint64) {
 		n += c.n
 	}
 	return e, n
+}
+
+// changes returns how often a flow changed its port at least, as far as slots distinguish packets. No
+// class is mixed.
+func changes(list *[maxClasses]class) (n int) {
+	var ports []uint8
+	var slots [maxClasses]uint64 // by port
+	for i := range list {
+		if c := &list[i]; c.n >= minClass {
+			at := slices.Index(ports, c.port)
+			if at < 0 {
+				at, ports = len(ports), append(ports, c.port)
+			}
+			slots[at] |= c.slots
+		}
+	}
+	var last uint // ports that the flow may have had at the end of the slot before, one bit each
+	for slot := range numSlots {
+		var now uint
+		for at := range ports {
+			now |= uint(slots[at]>>slot&1) << at
+		}
+		first := last & now // ports that it need not change to in this slot
+		if now == 0 {
+			continue
+		}
+		n += bits.OnesCount(now) - 1
+		if last != 0 && first == 0 {
+			n++
+		}
+		if last = now; bits.OnesCount(first) == 1 && now != first {
+			last = now &^ first
+		}
+	}
+	return n
 }

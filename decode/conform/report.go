@@ -23,7 +23,7 @@ type Counts struct {
 	NoTable      uint64 `json:"no_table"`      // of a signal type without a table: the tighter value is unknown
 	OwnUnknown   uint64 `json:"own_unknown"`   // updates that kept the only known locator metadata
 	LossUnknown  uint64 `json:"loss_unknown"`  // lost tagged packets: in fragments, or without enough untagged ones of their flow and size to compare with
-	PathsIgnored uint64 `json:"paths_ignored"` // packets of flows beyond the remembered ones
+	PathsIgnored uint64 `json:"paths_ignored"` // packets of unknown flows, of flows beyond the remembered ones, or of flows that rarely changed their port
 	NoMetric     uint64 `json:"no_metric"`     // without a metric of the port at the time
 }
 
