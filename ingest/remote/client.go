@@ -93,8 +93,13 @@ type ClientStats struct {
 }
 
 // saveEvery is the interval at which the spool's position is written. It is long, because items
-// that are sent again after a crash do not count twice.
-const saveEvery = 10 * time.Second
+// that are sent again after a crash do not count twice. saveItems is how many items are
+// acknowledged in between, so that the collector still remembers all that are sent again: those
+// and one request.
+const (
+	saveEvery = 10 * time.Second
+	saveItems = maxInFlightBlocks - pushItems
+)
 
 // OpenClient opens the spool and takes ownership of it. Run sends its content; the caller
 // closes the client after Run has ended.
@@ -117,7 +122,7 @@ func OpenClient(cfg ClientConfig) (*Client, error) {
 	c.said = c.endpoints[c.current].url
 	c.log, err = outbox.Open(outbox.Options{
 		Dir: cfg.Dir, Classes: []outbox.Class{pushClass: {Name: "push"}, marksClass: {Name: "marks", Latest: true}}, MaxBytes: cfg.MaxBytes, FS: cfg.FS, Now: cfg.Now, Logger: cfg.Logger,
-		SaveEvery: saveEvery,
+		SaveEvery: saveEvery, SaveWeight: saveItems,
 	})
 	if errors.Is(err, outbox.ErrOwned) {
 		return nil, fmt.Errorf("open spool %s: %w: end the other csigscope export, or name another folder with --spool", cfg.Dir, outbox.ErrOwned)

@@ -107,9 +107,9 @@ func overflowRows(b *aggregate.Block, keep int) (out *aggregate.Block, rows int,
 // go to another collector. A block beyond that is refused as a whole, so that no row is ever
 // stored in two forms.
 //
-// Each number counts once: a block that is not stored is released, and a stored one is not sent
-// again. Windows are evicted when others are used more, and then start from zero; a stream that
-// forces this spends rows of its own rate. It is safe for concurrent use.
+// Each number counts once: a block that is not stored is released, and a stored one is a repeat
+// until its stream is forgotten. Windows are evicted when others are used more, and then start
+// from zero; a stream that forces this spends rows of its own rate. It is safe for concurrent use.
 type keptWindows struct {
 	mu      sync.Mutex
 	windows *fairCache[windowKey, *keptWindow]
@@ -194,12 +194,15 @@ func (w *keptWindows) release(k windowKey, incarnation uint64, rows windowRows) 
 	}
 }
 
-// forget drops an exporter's windows.
-func (w *keptWindows) forget(exporter string) {
+// forget drops the windows of an exporter's streams, of all if none is named: a stream whose
+// numbers are forgotten may send stored blocks again.
+func (w *keptWindows) forget(exporter string, producers ...uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for k := range w.windows.of(exporter) {
-		w.windows.remove(k)
+		if len(producers) == 0 || slices.Contains(producers, k.producer) {
+			w.windows.remove(k)
+		}
 	}
 }
 

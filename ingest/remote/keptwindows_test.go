@@ -234,3 +234,31 @@ func TestObservationsBeyondTheLimit(t *testing.T) {
 		checkConservation(t, total)
 	}
 }
+
+// TestKeptOfGoneStream: a stored block that comes again after its stream gave way to another is
+// stored as equal rows.
+func TestKeptOfGoneStream(t *testing.T) {
+	cfg, l := testConfig(t), newLedger()
+	cfg.Logger, cfg.Limits = nil, Limits{MaxStreams: 1, MaxWindowRows: 1000, MaxWindowFlows: 1 << 20}
+	s := startCollector(t, cfg, l, "")
+	at, d := time.Now().Truncate(time.Second), testDescription()
+	store := func(stream string, b *aggregate.Block) {
+		t.Helper()
+		m := numbered(b, 1, 1, 0)
+		m.Stream = stream
+		end := &wire.Record{Stream: stream, Incarnation: 1, Epoch: d.Epoch(), Description: descriptionID(d.toWire()), What: &wire.Record_End{End: &wire.End{}}}
+		if got := pushBlocks(t, s.Server, m); got[0] != wire.Outcome_OUTCOME_STORED {
+			t.Errorf("%s: %v", stream, got)
+		}
+		if _, err := s.take(t.Context(), callOfTest(s.exporter("host1", &s.limits)), &wire.PushRequest{Records: []*wire.Record{end}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	large := testBlock(newRand(t, 1), at, 600)
+	store("eth0", large)
+	store("eth1", testBlock(newRand(t, 2), at, 10))
+	store("eth0", large)
+	if l.changed {
+		t.Error("the block came to other rows the second time")
+	}
+}

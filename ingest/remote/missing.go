@@ -3,6 +3,7 @@ package remote
 import (
 	"log/slog"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -41,14 +42,16 @@ const maxMissing = 1024
 // lostHere is the prefix of gap reasons that an exporter reports.
 const lostHere = "exporter_"
 
-// add records a lost item.
-func (m *missing) add(reason string, item proto.Message) {
+// add records a lost item, and reports whether it is one of which nothing was known: not a gap of
+// an earlier loss.
+func (m *missing) add(reason string, item proto.Message) (isNew bool) {
 	switch item := item.(type) {
 	case *wire.Block:
 		m.addBlock(reason, item)
 	case *wire.Record:
-		m.addRecord(reason, item)
+		return m.addRecord(reason, item)
 	}
+	return true
 }
 
 // addEntry records a lost record of the spool by its label, or by its time if the label is lost
@@ -69,15 +72,19 @@ func (m *missing) addEntry(reason string, e *outbox.Entry) {
 	}
 }
 
-// addAll records all items of a record of the spool.
-func (m *missing) addAll(reason string, body []byte) {
+// addAll records all items of a record of the spool, and returns how many of them are gaps of
+// earlier losses.
+func (m *missing) addAll(reason string, body []byte) (again uint64) {
 	items := itemsOf(body)
 	for _, b := range items.GetBlocks() {
 		m.addBlock(reason, b)
 	}
 	for _, r := range items.GetRecords() {
-		m.addRecord(reason, r)
+		if !m.addRecord(reason, r) {
+			again++
+		}
 	}
+	return again
 }
 
 // itemsOf decodes a record of the spool whose checksum is correct.
@@ -114,19 +121,26 @@ func (m *missing) addBlock(reason string, b *wire.Block) {
 }
 
 // addRecord keeps gaps and ends. The many numbers of a tap's input are not kept; a gap reports
-// that they are missing.
-func (m *missing) addRecord(reason string, r *wire.Record) {
+// that they are missing. A gap of an earlier loss keeps its reason and joins later ones, so that
+// gaps do not displace windows from a full spool; it is not new.
+func (m *missing) addRecord(reason string, r *wire.Record) (isNew bool) {
+	k := missingKey{streamKey{r.GetStream(), r.GetIncarnation()}, r.GetEpoch(), 0, reason}
 	if t := r.GetTap(); t != nil {
-		k := missingKey{streamKey{r.GetStream(), r.GetIncarnation()}, r.GetEpoch(), 0, reason}
 		m.merge(k, &wire.Gap{FromNs: t.GetFromNs(), ToNs: t.GetToNs(), Rows: 1, Id: t.GetSeq(), Reason: lostHere + reason})
-		return
+		return true
 	}
 	if g := r.GetGap(); g != nil {
+		if earlier, ours := strings.CutPrefix(g.GetReason(), lostHere); ours {
+			k.resolution, k.reason = g.GetResolutionNs(), earlier
+			m.merge(k, proto.CloneOf(g))
+			return false
+		}
 		m.extent = m.extent.Join(outbox.Extent{From: g.GetFromNs(), To: g.GetToNs()})
 	}
 	if len(m.records) < maxMissing {
 		m.records = append(m.records, r)
 	}
+	return true
 }
 
 func (m *missing) merge(k missingKey, g *wire.Gap) {
@@ -197,6 +211,10 @@ func (c *Client) queueMissing() {
 	}
 	c.missing = missing{unknown: lost.unknown}
 	for _, r := range lost.list() {
+		if !c.hasRoom(r) {
+			c.missing.addRecord(lostDisk, r) // waits
+			continue
+		}
 		if r.GetDescription() == 0 {
 			d, err := c.descriptionOf(r.GetEpoch())
 			if err != nil {
@@ -207,7 +225,8 @@ func (c *Client) queueMissing() {
 			}
 			r.Description = d
 		}
-		if err := c.gather(fieldRecords, r); err != nil {
+		c.stats.Items++
+		if err := c.pending.add(fieldRecords, r); err != nil {
 			c.cfg.Logger.Error("cannot report missing rows to the collector", slog.String("error", err.Error()))
 		}
 	}

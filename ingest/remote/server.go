@@ -214,6 +214,9 @@ func (s *Server) enter(e *exporter, at blockID) wire.Outcome {
 	for _, producer := range gone {
 		delete(s.owners, producer)
 	}
+	if len(gone) > 0 {
+		s.kept.forget(e.name, gone...)
+	}
 	if !ok {
 		return wire.Outcome_OUTCOME_STREAMS
 	}

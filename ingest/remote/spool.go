@@ -117,14 +117,20 @@ func (c *Client) Commit(_ context.Context, marks []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.boundNewer()
-	for {
+	for pass := 0; ; pass++ {
 		c.queueMissing()
 		if err := c.spoolPending(marks); err != nil || c.missing.empty() {
 			return err
 		}
+		if pass == maxPasses {
+			return nil // a spool of nothing but gaps: those that gave way wait for the next call
+		}
 		marks = nil // they are written; the gap of what gave way for the items is not
 	}
 }
+
+// maxPasses limits how often Commit makes room for the gaps of items that gave way.
+const maxPasses = 4
 
 // Marks returns the marks that an earlier process committed last. Call it before Run.
 func (c *Client) Marks() ([][]byte, error) {
@@ -172,16 +178,21 @@ func (c *Client) boundNewer() {
 // gather adds an item to the pending record. If the disk has no room for it, the item is lost
 // and counted, so that measuring continues. The caller holds mu.
 func (c *Client) gather(field protowire.Number, m proto.Message) error {
-	r := &c.pending
 	c.stats.Items++
-	if r.items() >= recordItems || r.items() > 0 && len(r.body)+proto.Size(m) > recordBytes {
-		if err := c.spoolPending(nil); err != nil {
-			c.lost[lostDisk]++
-			c.missing.add(lostDisk, m)
-			return nil
-		}
+	if !c.hasRoom(m) {
+		c.lost[lostDisk]++
+		c.missing.add(lostDisk, m)
+		return nil
 	}
-	return r.add(field, m)
+	return c.pending.add(field, m)
+}
+
+// hasRoom writes the pending record if the item does not fit into it, and reports whether it fits
+// now. The caller holds mu.
+func (c *Client) hasRoom(m proto.Message) bool {
+	r := &c.pending
+	full := r.items() >= recordItems || r.items() > 0 && len(r.body)+proto.Size(m) > recordBytes
+	return !full || c.spoolPending(nil) == nil
 }
 
 // spoolPending writes the pending record, followed by marks unless nil; if the disk fails, the
@@ -223,7 +234,7 @@ func (c *Client) giveWay() bool {
 	if !ok {
 		return false
 	}
-	n := outbox.Lost{}
+	n, again := outbox.Lost{}, uint64(0)
 	if r, err := c.log.Read(s); err == nil {
 		for {
 			e, err := r.Next()
@@ -233,7 +244,7 @@ func (c *Client) giveWay() bool {
 			n.Records++
 			n.Weight += e.Weight
 			if body, err := r.Payload(nil); err == nil && body != nil {
-				c.missing.addAll(lostFull, body)
+				again += c.missing.addAll(lostFull, body)
 			} else {
 				c.missing.addEntry(lostFull, &e)
 			}
@@ -248,8 +259,9 @@ func (c *Client) giveWay() bool {
 		c.cfg.Logger.Error("spool is full, and nothing can be dropped", slog.String("error", err.Error()))
 		return false
 	}
-	c.lost[lostFull] += n.Weight
+	c.stats.Items -= min(again, c.stats.Items) // earlier processes' gaps were not counted
+	c.lost[lostFull] += n.Weight - again
 	c.broadcast()
-	c.cfg.Logger.Error("spool is full: dropped its oldest windows", slog.Uint64("items", n.Weight), slog.Int64("limit", c.cfg.MaxBytes))
+	c.cfg.Logger.Error("spool is full: dropped its oldest windows", slog.Uint64("items", n.Weight-again), slog.Int64("limit", c.cfg.MaxBytes))
 	return true
 }

@@ -54,6 +54,9 @@ type Options struct {
 	// SaveEvery is how often the position is written while records are acknowledged, 1 s unless
 	// set: after a crash Next returns records acknowledged since then again.
 	SaveEvery time.Duration
+	// SaveWeight bounds the weight of these records: the position is also written after records
+	// of this weight; 0 is no bound.
+	SaveWeight uint64
 
 	FS     FS               // nil: the operating system's
 	Now    func() time.Time // nil: time.Now
@@ -70,6 +73,7 @@ type Log struct {
 
 	files    sync.Mutex // held while files are written or removed; taken before swap
 	saved    time.Time  // when the position was last synced; guarded by files
+	unsaved  uint64     // weight of the records acknowledged since then; guarded by files
 	position positionFile
 	active   File // of the last segment, nil when it is sealed; guarded by files
 

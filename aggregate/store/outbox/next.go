@@ -419,7 +419,8 @@ func (l *Log) ackAs(e *Entry, lost Reason) {
 	l.mu.Unlock()
 	l.files.Lock()
 	defer l.files.Unlock()
-	if now.Sub(l.saved) >= l.o.SaveEvery {
+	l.unsaved += e.Weight
+	if now.Sub(l.saved) >= l.o.SaveEvery || l.o.SaveWeight > 0 && l.unsaved >= l.o.SaveWeight {
 		l.trySave()
 	}
 }

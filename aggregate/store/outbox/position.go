@@ -242,7 +242,7 @@ func (l *Log) note() {
 // save writes the position durably. The caller holds files.
 func (l *Log) save() error {
 	p := l.current()
-	l.saved = p.at
+	l.saved, l.unsaved = p.at, 0
 	var err error
 	if l.position.file == nil {
 		err = l.position.create(l.o.FS, l.o.Dir, p)
