@@ -66,7 +66,16 @@ type Client struct {
 }
 
 // Error is a refusal: the problem with the question, and how to fix it.
-type Error struct{ *wire.Problem }
+type Error struct {
+	*wire.Problem
+	retryAfter time.Duration // 0: the server names none
+}
+
+// newError makes an Error of a problem and the headers of its answer.
+func newError(p *wire.Problem, h http.Header) *Error {
+	after, _ := strconv.ParseUint(h.Get("Retry-After"), 10, 31)
+	return &Error{p, time.Duration(after) * time.Second}
+}
 
 // Error implements error.
 func (e *Error) Error() string {
@@ -106,7 +115,7 @@ func (p problems) Do(r *http.Request) (*http.Response, error) {
 		return response, nil
 	}
 	defer response.Body.Close()
-	e := &Error{&wire.Problem{}}
+	e := newError(&wire.Problem{}, response.Header)
 	if err := json.NewDecoder(io.LimitReader(response.Body, maxProblem)).Decode(e.Problem); err != nil || e.Title == "" {
 		e.Problem = &wire.Problem{Title: response.Status}
 	}
@@ -142,7 +151,7 @@ func (c *Client) parse(parameters url.Values, in any) error {
 			}
 		}
 		const status = http.StatusUnprocessableEntity
-		return &Error{&wire.Problem{Title: http.StatusText(status), Status: status, Detail: wrong.Error(), Errors: wrong}}
+		return &Error{Problem: &wire.Problem{Title: http.StatusText(status), Status: status, Detail: wrong.Error(), Errors: wrong}}
 	}
 	return err
 }
@@ -159,7 +168,7 @@ func refusal(err error) error {
 	for _, d := range refused.Details() {
 		if v, err := d.Value(); err == nil {
 			if p, ok := v.(*wire.Problem); ok {
-				return &Error{p}
+				return newError(p, refused.Meta())
 			}
 		}
 	}
@@ -248,9 +257,9 @@ func (c *Client) Health(ctx context.Context) (*wire.HealthResponse, error) {
 const maxRetry = 30 * time.Second
 
 // Watch calls handle for each event, until ctx ends, handle fails, the server refuses the
-// question, or the first attempt gets no answer. It returns ctx's error, the error of handle, or the
-// reason. A broken stream is reopened and resumes; if that is not possible, it begins with a gap and
-// a snapshot.
+// question, or the first attempt gets no answer or exceeds a limit of the client (429). It returns
+// ctx's error, the error of handle, or the reason. A broken stream is reopened, not before the
+// server's Retry-After, and resumes; if that is not possible, it begins with a gap and a snapshot.
 func (c *Client) Watch(ctx context.Context, parameters url.Values, handle func(*wire.WatchResponse) error) error {
 	in := &wire.WatchRequest{}
 	return follow(ctx, c, "watch", in, &in.After, parameters, c.calls.Watch, handle)
@@ -298,18 +307,23 @@ func follow[Q, R any, P question[Q], E event[R]](ctx context.Context, c *Client,
 			return nil
 		})
 		var stop *handlerError
-		switch refused, isRefused := errors.AsType[*Error](err); {
+		refused, isRefused := errors.AsType[*Error](err)
+		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.As(err, &stop):
 			return stop.error
-		case isRefused && refused.Status < 500, !isRefused && !answered:
+		case isRefused && refused.Status < 500 && (!answered || refused.Status != http.StatusTooManyRequests), !isRefused && !answered:
 			return err
 		}
+		answered = true // by events, or by a refusal for now
 		if *after != began {
 			backoff.Reset()
 		}
 		wait := backoff.Pause()
+		if isRefused {
+			wait = max(wait, refused.retryAfter)
+		}
 		if c.Retrying != nil {
 			c.Retrying(err, wait)
 		}

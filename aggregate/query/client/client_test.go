@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -13,8 +14,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 
@@ -251,6 +254,88 @@ func TestWatchNeverAnswered(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || told != 1 {
 		t.Errorf("told %d times, ended with %v", told, err)
 	}
+}
+
+// TestWatchLimited: a client beyond its limits ends at its first attempt; a later one is repeated,
+// not before Retry-After, whether the refusal comes from the API or from the server before it.
+func TestWatchLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var attempts []http.HandlerFunc
+		c, err := client.New("http://server", &http.Client{Transport: transport(func(w http.ResponseWriter, r *http.Request) {
+			next := attempts[0]
+			attempts = attempts[1:]
+			next(w, r)
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var waits []time.Duration
+		c.Retrying = func(_ error, wait time.Duration) { waits = append(waits, wait) }
+		_, ended := wire.NewQueryServiceHandler(limiting{})
+		away := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+		refuse := func(status int, retryAfter string) http.HandlerFunc {
+			return func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Retry-After", retryAfter)
+				edge.WriteProblem(w, status, "")
+			}
+		}
+		for _, tt := range []struct {
+			attempts []http.HandlerFunc
+			least    []time.Duration // of the waits
+			status   uint32
+		}{
+			{[]http.HandlerFunc{refuse(429, "7")}, nil, 429},
+			{[]http.HandlerFunc{ended.ServeHTTP, refuse(429, "7"), away, refuse(401, "")}, []time.Duration{9 * time.Second, 7 * time.Second, time.Second / 2}, 401},
+			{[]http.HandlerFunc{refuse(503, "8"), away, refuse(429, "soon"), refuse(404, "")}, []time.Duration{8 * time.Second, time.Second / 2, time.Second / 2}, 404},
+		} {
+			attempts, waits = tt.attempts, nil
+			err := c.Watch(t.Context(), nil, func(*wire.WatchResponse) error { return nil })
+			var refused *client.Error
+			if !errors.As(err, &refused) || refused.Status != tt.status || len(attempts) > 0 || len(waits) != len(tt.least) {
+				t.Fatalf("ended with %v after %v, want %d after %v", err, waits, tt.status, tt.least)
+			}
+			for i, least := range tt.least {
+				if waits[i] < least {
+					t.Errorf("waits %v, want at least %v", waits, tt.least)
+				}
+			}
+		}
+	})
+}
+
+// transport is a server without a network. A handler that panics gives no answer.
+type transport http.HandlerFunc
+
+// RoundTrip implements http.RoundTripper.
+func (h transport) RoundTrip(r *http.Request) (answer *http.Response, err error) {
+	defer func() {
+		if recover() != nil {
+			err = io.ErrUnexpectedEOF
+		}
+	}()
+	w := httptest.NewRecorder()
+	h(w, r)
+	return w.Result(), nil
+}
+
+// limiting is an API whose streams end after an event, at a limit of the client.
+type limiting struct {
+	wire.UnimplementedQueryServiceHandler
+}
+
+// Watch implements wire.QueryServiceHandler.
+func (limiting) Watch(_ context.Context, _ *connect.Request[wire.WatchRequest], s *connect.ServerStream[wire.WatchResponse]) error {
+	if err := s.Send(&wire.WatchResponse{Id: "1-1", Event: &wire.WatchResponse_Heartbeat{Heartbeat: &wire.Heartbeat{}}}); err != nil {
+		return err
+	}
+	limited := connect.NewError(connect.CodeResourceExhausted, errors.New("wait or watch already"))
+	limited.Meta().Set("Retry-After", "9")
+	detail, err := connect.NewErrorDetail(&wire.Problem{Title: "Too Many Requests", Status: http.StatusTooManyRequests})
+	if err != nil {
+		return err
+	}
+	limited.AddDetail(detail)
+	return limited
 }
 
 // refusing is an address on which no process listens or can listen: its bound socket never does.
