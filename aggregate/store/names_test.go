@@ -99,6 +99,17 @@ func TestExtent(t *testing.T) {
 	checkSignals(t, s, r)
 }
 
+// TestExtentFromZero: the extent names the lengths of fine windows of the first minutes of 1970 too.
+func TestExtentFromZero(t *testing.T) {
+	sequential(t)
+	s := openStore(t)
+	write(t, s, blocks([]row{{resolution: int64(10 * time.Millisecond), signal: uint8(csig.MaxDelay), kind: 1, src: 10, dst: 11, location: 5, observations: 20}}))
+	e, err := s.Extent(t.Context())
+	if diff := cmp.Diff([]time.Duration{10 * time.Millisecond}, e.Resolutions); err != nil || diff != "" {
+		t.Errorf("lengths: %v (-want +got):\n%s", err, diff)
+	}
+}
+
 // checkSignals adds a type that was last seen before the extent's last day.
 func checkSignals(t *testing.T, s *Store, r row) {
 	t.Helper()

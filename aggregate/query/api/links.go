@@ -135,10 +135,7 @@ func (a *API) recent(ctx context.Context, s *table.State, on *scope, length time
 	}
 	q := on.Question
 	q.Resolution, q.Step, r.Length = length, length, int64(length)
-	q.From = q.To.Add(-aggregate.Horizon * q.Resolution)
-	if q.From.Before(time.Unix(0, 0)) {
-		q.From = time.Unix(0, 0)
-	}
+	q.From = startOf(q.To, aggregate.Horizon*q.Resolution)
 	var err error
 	r.Windows, err = a.Reader.LocationWindows(ctx, q)
 	return r, err

@@ -38,9 +38,14 @@ func (p *pin) choose(in times, e query.Extent) error {
 		return query.ErrNoData
 	default:
 		end := e.Last.Add(time.Second - 1).Truncate(time.Second)
-		p.from, p.to = end.Add(-lastStored).UnixNano(), end.UnixNano()
+		p.from, p.to = startOf(end, lastStored).UnixNano(), end.UnixNano()
 	}
 	return nil
+}
+
+// startOf returns the start of a range by its end and length; no question begins before 1970.
+func startOf(end time.Time, length time.Duration) time.Time {
+	return time.Unix(0, max(end.UnixNano()-int64(length), 0))
 }
 
 func (p *pin) span() (from, to time.Time) {

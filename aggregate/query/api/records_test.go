@@ -3,6 +3,7 @@ package api_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
@@ -59,6 +60,28 @@ func TestFlows(t *testing.T) {
 	store.FlowRows = querytest.Flows(store, 20_002)
 	if many := read[wire.FlowsResponse](t, s.get(t, "/api/v1/flows?signal=max_delay")); !many.Truncated || many.Total != 20_000 || len(many.Flows) != 100 {
 		t.Errorf("too many: %d of %d flows, truncated %t", len(many.Flows), many.Total, many.Truncated)
+	}
+}
+
+// TestRecordsOf1970: the default range begins no earlier than times of questions.
+func TestRecordsOf1970(t *testing.T) {
+	s, store := newHistory(t)
+	for i := range store.Rows {
+		store.Rows[i].Window -= begin.UnixNano()
+	}
+	for i := range store.FlowRows {
+		store.FlowRows[i].Window = time.Unix(0, 0)
+	}
+	for i := range store.FindingRows {
+		store.FindingRows[i].From, store.FindingRows[i].To = 0, 0
+	}
+	flows := read[wire.FlowsResponse](t, s.get(t, "/api/v1/flows?signal=max_delay"))
+	if from := flows.About.From.AsTime(); from.UnixNano() != 0 || flows.Total != 250 {
+		t.Errorf("%d flows from %s", flows.Total, from)
+	}
+	findings := read[wire.FindingsResponse](t, s.get(t, "/api/v1/findings"))
+	if from := findings.From.AsTime(); from.UnixNano() != 0 || findings.Total != 120 {
+		t.Errorf("%d findings from %s", findings.Total, from)
 	}
 }
 
