@@ -63,8 +63,9 @@ func (a *API) question(ctx context.Context, in subject, when times) (q pastQuest
 type scope struct {
 	query.Question
 	query.Analytics
-	names *names
-	about *wire.About
+	names   *names
+	about   *wire.About
+	windows []*table.Window // of the state
 }
 
 func (a *API) scope(ctx context.Context, s *table.State, in ranged) (on scope, err error) {
@@ -82,16 +83,16 @@ func (a *API) scope(ctx context.Context, s *table.State, in ranged) (on scope, e
 	if err != nil {
 		return on, err
 	}
-	windows := s.Last(k.windows)
-	on.about = a.about(s, k)
+	on.windows = s.Last(k.windows)
+	on.about = a.aboutWindows(s, k, on.windows)
 	on.Question = query.Question{Signal: k.signal, Level: k.level, Step: s.Resolution}
-	if len(windows) > 0 {
-		on.From, on.To = windows[0].Start, windows[len(windows)-1].End
+	if n := len(on.windows); n > 0 {
+		on.From, on.To = on.windows[0].Start, on.windows[n-1].End
 	}
 	if on.names, err = a.names.get(ctx); err != nil {
 		return on, err
 	}
-	on.Analytics = query.FromWindows(windows, on.names.at, s.Old(windows))
+	on.Analytics = query.FromWindows(on.windows, on.names.at, s.Old(on.windows))
 	return on, nil
 }
 

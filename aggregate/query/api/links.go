@@ -80,17 +80,16 @@ func (a *API) linksOf(ctx context.Context, s *table.State, on *scope, f *fabric.
 	}
 	type linksOf struct {
 		signal          csig.Signal
-		windows         uint32
+		windows         int
 		revision, names uint64
 		topology        *fabric.Fabric
 	}
-	return getOrCompute(a.cache, linksOf{on.Signal, on.about.GetWindows(), s.Revision, on.names.version, f}, func() (*query.Links, int, error) {
+	return getOrCompute(a.cache, linksOf{on.Signal, len(on.windows), s.Revision, on.names.version, f}, func() (*query.Links, int, error) {
 		links, err := a.makeLinks(ctx, s, on, f)
 		if err != nil {
 			return nil, 0, err
 		}
-		windows := s.Last(int(on.about.GetWindows()))
-		flows, _ := query.FlowsOfWindows(windows, linkFlows(on), s.Old(windows))
+		flows, _ := query.FlowsOfWindows(on.windows, linkFlows(on), s.Old(on.windows))
 		links.CountFlows(query.CountFlows(flows))
 		return links, len(links.List) * linkBytes, nil
 	})

@@ -113,6 +113,22 @@ func TestLinksFromMemory(t *testing.T) {
 	}
 }
 
+// TestLinksAcrossIdleWindows: links have the flows of all windows of their answer, also where memory
+// without a clock has none for idle seconds.
+func TestLinksAcrossIdleWindows(t *testing.T) {
+	s := wired(t, func(c *api.Config) {
+		c.Memory = table.NewMemory(table.MemoryOptions{Epoch: 7, Log: 16, Now: tabletest.Still, Ahead: -1})
+	})
+	late := namedBlock(5)
+	late.Flows = nil
+	s.writeBlock(t, late)
+	s.memory.Publish()
+	got := read[wire.LinksResponse](t, s.get(t, "/api/v1/links?windows=6&link=spine1:down2"))
+	if l := got.Links[0]; got.About.Windows != 2 || l.Observations != 40 || l.Flows != 1 {
+		t.Errorf("%d observations and %d flows in %d windows", l.Observations, l.Flows, got.About.Windows)
+	}
+}
+
 func TestTopologyAndRoutes(t *testing.T) {
 	s := wired(t)
 	whole := read[wire.TopologyResponse](t, s.get(t, "/api/v1/topology"))
