@@ -193,7 +193,7 @@ func (o *cellStates) at(i int) condition {
 const maxLookBack = 16
 
 // location is the location that limits a cell: if the windows of the view name none, the location
-// in the last window since the onset that named one.
+// in the last window since the onset in which its kind of observations named one.
 func (o *cellStates) location(is *condition) aggregate.LocationID {
 	if is.cell.ModeCount > 0 || !is.congested {
 		return is.cell.Mode
@@ -205,7 +205,7 @@ func (o *cellStates) location(is *condition) aggregate.LocationID {
 		at, found := slices.BinarySearchFunc(cells, is.cell, func(c aggregate.CellStats, want *aggregate.CellStats) int {
 			return cmp.Or(cmp.Compare(c.Src, want.Src), cmp.Compare(c.Dst, want.Dst))
 		})
-		if found && cells[at].ModeCount > 0 {
+		if found && cells[at].Kind == is.cell.Kind && cells[at].ModeCount > 0 { // a window without its tags may have reflections
 			return cells[at].Mode
 		}
 	}

@@ -349,6 +349,41 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// TestChangesOfOneKind: reflections in a window without tags do not move a cell of tags.
+func TestChangesOfOneKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := begin
+		clock := func() time.Time { return now }
+		s := newServed(t, 9, func(c *api.Config) {
+			c.Memory, c.Now = table.NewMemory(table.MemoryOptions{Epoch: 7, Log: 16, Now: clock}), clock
+		})
+		s.memory.Expect([]table.Producer{{ID: 1, Name: "eth0"}}, nil)
+		var f *followed
+		for second := range 5 {
+			now = now.Add(time.Second)
+			b := rows(1, second, loaded)
+			switch {
+			case second == 1:
+				b = rows(1, second, slices.Concat([]seen{{1, 2, 2, 50, 100}}, others))
+				b.Kind[0] = uint8(wire.Kind_KIND_REFLECTION)
+			case second > 1: // tags that name no location, and do not end the congestion
+				b = rows(1, second, quiet)
+				b.Unjudged[0] = b.Observations[0]
+			}
+			s.writeBlock(t, b)
+			s.memory.Publish()
+			if second == 0 {
+				f = follow(t, s, "windows=3")
+			}
+			synctest.Wait()
+		}
+		want := []string{"initial onset rack1>rack2 congested since 0 leaf1:up1 0.5"}
+		if diff := cmp.Diff(want, lines(t, f.events(t))); diff != "" {
+			t.Errorf("changes (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // TestChangesFilter: filters select changes of cells by their state and location before and
 // after, and never drop changes of producers.
 func TestChangesFilter(t *testing.T) {
