@@ -342,7 +342,7 @@ func ingestMetrics(s *remote.Server) metrics.Ingest {
 		}
 	}
 	m.Exporters, m.Removed = exporterMetrics(st.Exporters), exporterMetrics(st.Removed)
-	if st.Forgotten > 0 { // some may have been among the others before
+	if st.Forgotten > 0 {
 		m.Removed = append(m.Removed, exporterMetrics([]remote.ExporterStats{{Name: metrics.Other, Counts: st.Gone}})...)
 	}
 	return m

@@ -3,6 +3,7 @@ package metrics
 import (
 	"maps"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -29,7 +30,7 @@ type Exporter struct {
 // Ingest counts a collector's input from exporters.
 type Ingest struct {
 	Exporters []Exporter        // that may send
-	Removed   []Exporter        // that may send no longer: only their counters matter
+	Removed   []Exporter        // that may send no longer, and the sum of forgotten ones as Other: only their counters matter
 	Refused   map[string]uint64 // requests, connections, names, items and findings by reason, a fixed set
 	// Names counts the exporters' names in the collector's memory, NamesForgotten those evicted for
 	// others.
@@ -66,7 +67,13 @@ func NewIngest(read func() Ingest) *Collector {
 		{c.counter("exporter_retried_items_total", "Items that the exporter was asked to send again.", "exporter"), func(e *Exporter) *uint64 { return &e.Undone }},
 		{c.counter("exporter_refused_items_total", "Items refused for good.", "exporter"), func(e *Exporter) *uint64 { return &e.Denied }},
 	}
+	// Forgotten exporters that had labels of their own do not count among the others.
+	var mu sync.Mutex
+	var left Exporter            // their counters
+	var own map[string]*Exporter // exporters with labels of their own at the last scrape, by name
 	c.read = func(to emit) {
+		mu.Lock()
+		defer mu.Unlock()
 		in := read()
 		for _, reason := range slices.Sorted(maps.Keys(in.Refused)) {
 			to(refused, float64(in.Refused[reason]), reason)
@@ -75,6 +82,8 @@ func NewIngest(read func() Ingest) *Collector {
 		to(remembered, float64(in.Names))
 		to(forgotten, float64(in.NamesForgotten))
 		var all, present sums[Exporter]
+		before := own
+		own = make(map[string]*Exporter)
 		for i, e := range slices.Concat(in.Exporters, in.Removed) {
 			name := named.name(e.Name)
 			if i < len(in.Exporters) {
@@ -83,6 +92,22 @@ func NewIngest(read func() Ingest) *Collector {
 			sum := all.at(name)
 			for _, n := range counters {
 				*n.of(sum) += *n.of(&e)
+			}
+			if name != Other {
+				own[e.Name] = &e
+			}
+		}
+		for name, e := range before {
+			if now := own[name]; now != nil && now.Requests >= e.Requests { // it is not forgotten, nor back since
+				continue
+			}
+			for _, n := range counters {
+				*n.of(&left) += *n.of(e)
+			}
+		}
+		if others := all.of[Other]; others != nil {
+			for _, n := range counters {
+				*n.of(others) -= min(*n.of(others), *n.of(&left))
 			}
 		}
 		for _, name := range present.order {
