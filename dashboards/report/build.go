@@ -300,7 +300,7 @@ func Findings(list []finding.Finding) []Finding {
 			Severity: string(f.Kind.Severity()), Kind: f.Kind.String(), Subject: f.Subject, Device: f.Device, Port: f.Port, Candidates: f.Candidates,
 			Count: f.Count, Of: f.Of, Evidence: f.Evidence, Otherwise: f.Kind.Otherwise(), Packets: byFile(f.Packets[:min(len(f.Packets), maxPackets)]),
 		}
-		if f.From != 0 {
+		if f.To != 0 {
 			one.From, one.To = stamp(f.From), stamp(f.To)
 		}
 		out = append(out, one)

@@ -340,3 +340,22 @@ func TestRest(t *testing.T) {
 		}
 	}
 }
+
+// TestTimesFromZero: 1970 is a time like any other, and unknown times are null.
+func TestTimesFromZero(t *testing.T) {
+	t.Parallel()
+	v := report.VerdictOf(&query.FabricVerdict{Statements: []query.Statement{{Last: int64(time.Second)}, {}}})
+	if s := v.Statements[0]; s.First == nil || s.Last == nil || s.First.UnixNano() != 0 || s.Last.UnixNano() != int64(time.Second) {
+		t.Errorf("from %v to %v, want the first second of 1970", s.First, s.Last)
+	}
+	if s := v.Statements[1]; s.First != nil || s.Last != nil {
+		t.Errorf("from %v to %v, want null", s.First, s.Last)
+	}
+	list := report.Findings([]finding.Finding{{To: int64(time.Second)}, {}})
+	if f := list[0]; f.From != "1970-01-01T00:00:00Z" || f.To != "1970-01-01T00:00:01Z" {
+		t.Errorf("a finding from %q to %q, want the first second of 1970", f.From, f.To)
+	}
+	if f := list[1]; f.From != "" || f.To != "" {
+		t.Errorf("a finding from %q to %q, want none", f.From, f.To)
+	}
+}

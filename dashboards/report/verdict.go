@@ -114,8 +114,12 @@ func verdictOf(v *query.FabricVerdict) *Verdict {
 	for i := range shown {
 		s := &shown[i]
 		one := Statement{
-			Text: s.Text, Place: s.Place, Kind: s.Kind.String(), State: s.State.String(), First: timeOrNil(s.First), Last: timeOrNil(s.Last),
+			Text: s.Text, Place: s.Place, Kind: s.Kind.String(), State: s.State.String(),
 			Heavy: s.Heavy, Share: s.Share, Cells: len(s.Cells),
+		}
+		if s.Last > 0 { // else neither is known
+			first, last := time.Unix(0, s.First).UTC(), time.Unix(0, s.Last).UTC()
+			one.First, one.Last = &first, &last
 		}
 		for _, l := range s.Locations[:min(len(s.Locations), maxLocations)] {
 			one.Locations = append(one.Locations, l.Name)
@@ -126,14 +130,6 @@ func verdictOf(v *query.FabricVerdict) *Verdict {
 		out.Statements = append(out.Statements, one)
 	}
 	return out
-}
-
-func timeOrNil(ns int64) *time.Time {
-	if ns == 0 {
-		return nil
-	}
-	t := time.Unix(0, ns).UTC()
-	return &t
 }
 
 // producers returns the taps' coverage; silent taps include those with too little data to judge by.
