@@ -68,7 +68,7 @@ type Config struct {
 
 	// MaxSubjects bounds the subjects of each kind, 0: 4096. All further ones are counted as one.
 	MaxSubjects int
-	// MaxFlows bounds the tracked flows, 0: 16384, at up to 900 bytes each; negative: none. Without
+	// MaxFlows bounds the tracked flows, 0: 16384, at up to 1 KB each; negative: none. Without
 	// flows, stripped flows and rogue insertions stay unseen, and devices unnamed.
 	MaxFlows int
 }

@@ -242,52 +242,60 @@ func (f *flows) reflected(o *decode.Observation) *flow {
 
 // slots are the times of events, a bit for each of 64 equal parts of the time so far.
 type slots struct {
-	bits uint64
-	step uint8 // of the clock, when bits were set
+	bits  uint64
+	first int64 // slot of the lowest bit
+	step  uint8 // of the clock, when bits were set
 }
 
-// slotClock is the length of a slot: 1 ms, doubled until 64 of them cover the time from the first
-// observation to the last.
+// slotClock is the length of a slot: about 1 ms, doubled until 64 of them cover the time from the
+// earliest observation to the latest. A slot begins at a multiple of its length, so that the order
+// of observations does not matter: a capture may begin before the one that was read first.
 type slotClock struct {
-	start   int64
-	step    uint8
-	started bool
+	from, to int64 // slots of about 1 ms of the earliest and of the latest observation
+	step     uint8
+	started  bool
 }
 
-const slotNS = 1_000_000
+// slotShift makes slots of 2^slotShift ns.
+const slotShift = 20
 
-// at returns the slot of a time; times before the first observation are in the first slot.
-func (c *slotClock) at(ns int64) uint {
+// at returns the slot of a time.
+func (c *slotClock) at(ns int64) int64 {
+	n := ns >> slotShift
 	if !c.started {
-		c.start, c.started = ns, true
+		c.from, c.to, c.started = n, n, true
 	}
-	n := uint64(max(ns-c.start, 0)) / slotNS
-	for n>>c.step >= 64 {
+	c.from, c.to = min(c.from, n), max(c.to, n)
+	for c.to>>c.step-c.first() >= 64 {
 		c.step++
 	}
-	return uint(n >> c.step)
+	return n >> c.step
 }
 
-// set marks a time.
+// first returns the first slot.
+func (c *slotClock) first() int64 { return c.from >> c.step }
+
+// set marks a time. A packet without one is in no slot.
 func (s *slots) set(c *slotClock, ns int64) {
+	if ns == 0 {
+		return
+	}
 	at := c.at(ns)
-	s.bits = s.now(c) | 1<<at
-	s.step = c.step
+	s.bits = s.now(c) | 1<<(at-c.first())
+	s.first, s.step = c.first(), c.step
 }
 
-// now returns the bits by the clock's current step.
+// now returns the bits by the clock's current slots.
 func (s *slots) now(c *slotClock) uint64 {
-	b := s.bits
-	for n := s.step; n < c.step && b != 0; n++ {
-		var half uint64
-		for i := range 32 {
-			if b>>(2*i)&3 != 0 {
-				half |= 1 << i
-			}
-		}
-		b = half
+	first, longer := c.first(), c.step-s.step
+	if s.first == first && longer == 0 {
+		return s.bits
 	}
-	return b
+	var now uint64
+	for b := s.bits; b != 0; b &= b - 1 {
+		now |= 1 << ((s.first+int64(bits.TrailingZeros64(b)))>>longer - first)
+	}
+	return now
 }
 
 // overlap returns the share of one's slots that other has, too.
