@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -49,8 +51,10 @@ type Examined struct {
 }
 
 // Examine searches each observation in captures for protocol violations and contradictions to the
-// configuration. If captures end early, it returns the result for the readable part together with
-// the error.
+// configuration. The order of files does not matter. Files with the same taps that follow one another
+// in time, as those of a rotated capture, give the findings of one file; files that overlap are
+// separate. If captures end early, it returns the result for the readable part together with the
+// error.
 func Examine(ctx context.Context, cfg ExamineConfig) (*Examined, error) {
 	cfg.Decode.Segments = true
 	d, err := decode.New(cfg.Decode)
@@ -62,10 +66,15 @@ func Examine(ctx context.Context, cfg ExamineConfig) (*Examined, error) {
 		return nil, fmt.Errorf("examine: %w", err)
 	}
 	w := newWays(cfg.Group)
-	e := &examiner{cfg: &cfg, decoder: d, detector: f, ways: w, identifier: conform.NewPacketIdentifier(d, 0, 0)}
+	e := &examiner{cfg: &cfg, decoder: d, detector: f, ways: w, open: make(map[tapKey]*examinedTap), identifier: conform.NewPacketIdentifier(d, 0, 0)}
 	p := &pass{progress: cfg.Progress}
-	for _, path := range cfg.Files {
-		if err := p.read(ctx, path, func(b *packets) error { return e.add(ctx, b) }); err != nil {
+	files, err := p.byTap(cfg.Files)
+	if err != nil {
+		return nil, fmt.Errorf("examine: %w", err)
+	}
+	for _, file := range files {
+		e.begin(file)
+		if err := p.file(ctx, file, func(b *packets) error { return e.add(ctx, b) }); err != nil {
 			return nil, fmt.Errorf("examine: %w", err)
 		}
 	}
@@ -88,36 +97,56 @@ type examiner struct {
 	untagged   decode.Observation
 	of         finding.Frame
 	identifier *conform.PacketIdentifier
-	taps       []examinedTap // of the present capture, by interface
+	captures   int
+	first      string // tap of the last files
+	open       map[tapKey]*examinedTap
+	// Of the present file, by interface; a tap is nil before its first frame.
+	file    string
+	keys    []tapKey
+	taps    []*examinedTap
+	numbers map[string]int // of interfaces of the present section, by tap
 }
 
-// examinedTap is a capture interface.
+// tapKey is a tap, with a number for each of its interfaces in a section of a pcapng file.
+type tapKey struct {
+	name   string
+	number int
+}
+
+// examinedTap is a capture interface, in a file or in the files of a rotated capture.
 type examinedTap struct {
 	finding.Tap
 	mirrors decode.Mirrors
 	dedup   *capture.Dedup
 	windows *window.Shard // nil if there are none
+	from    int64         // first time in the present file
+	until   int64         // latest time of the tap so far
+	// overlaps means that an earlier capture has the same times: which of them a later file
+	// continues is unknown.
+	overlaps bool
 }
 
+// maxDisorder is by how much frames may be captured out of order.
+const maxDisorder = 100 * time.Millisecond
+
+// begin begins a file.
+func (e *examiner) begin(path string) { e.file, e.keys, e.taps = path, nil, nil }
+
 func (e *examiner) add(ctx context.Context, b *packets) error {
-	if len(e.taps) > 0 && e.taps[0].File != b.path {
+	named := source{path: e.file}
+	if first := named.tapName(b.interfaces, 0); len(e.keys) == 0 && (first != e.first || len(e.open) > maxTaps) {
 		if err := e.end(ctx); err != nil {
 			return err
 		}
+		e.first = first
 	}
-	named := source{path: b.path}
-	for n := len(e.taps); n < max(len(b.interfaces), 1); n++ {
-		tap := examinedTap{Tap: finding.Tap{Name: named.tapName(b.interfaces, uint32(n)), File: b.path}}
-		at := e.cfg.Tap(tap.Name)
-		tap.mirrors, tap.dedup = at.Mirrors, capture.NewDedup(cmp.Or(e.cfg.Dedup, capture.DefaultDedup))
-		var err error
-		if tap.Place, err = finding.ParsePlace(at.Place); err != nil {
-			return fmt.Errorf("place tap %q: %w", tap.Name, err)
+	for n := len(e.keys); n < max(len(b.interfaces), 1); n++ {
+		if n == 0 || b.interfaces[n].Section != b.interfaces[n-1].Section {
+			e.numbers = make(map[string]int)
 		}
-		if tap.windows, err = e.windows(&tap.Tap, at); err != nil {
-			return fmt.Errorf("make windows of tap %q: %w", tap.Name, err)
-		}
-		e.taps = append(e.taps, tap)
+		name := named.tapName(b.interfaces, uint32(n))
+		e.keys, e.taps = append(e.keys, tapKey{name, e.numbers[name]}), append(e.taps, nil)
+		e.numbers[name]++
 	}
 	for i := range b.frames {
 		if err := e.frame(ctx, &b.frames[i], b); err != nil {
@@ -127,11 +156,56 @@ func (e *examiner) add(ctx context.Context, b *packets) error {
 	return nil
 }
 
-// windows returns the windows of a tap in the present capture, or nil. Beyond maxTaps taps there is
-// no detection of stuck ports.
+// tap returns the tap of a frame. The first frame of a file begins another capture of the tap, unless
+// it follows all that was captured at the tap before.
+func (e *examiner) tap(ctx context.Context, f *capture.Frame) (*examinedTap, error) {
+	at := min(int(f.Interface), len(e.taps)-1)
+	if tap := e.taps[at]; tap != nil {
+		return tap, nil
+	}
+	key := e.keys[at]
+	tap := e.open[key]
+	overlaps := tap != nil && (f.TimeNS <= tap.from || f.TimeNS < tap.until-int64(maxDisorder))
+	if tap == nil || overlaps || tap.overlaps {
+		next, err := e.newTap(key.name)
+		if err != nil {
+			return nil, err
+		}
+		if tap != nil {
+			next.overlaps, next.until = overlaps, tap.until
+			if err := tap.close(ctx); err != nil {
+				return nil, err
+			}
+		}
+		tap = next
+		e.open[key] = tap
+	}
+	tap.File, tap.from = e.file, f.TimeNS
+	e.taps[at] = tap
+	return tap, nil
+}
+
+// newTap begins a capture of a tap.
+func (e *examiner) newTap(name string) (*examinedTap, error) {
+	e.captures++
+	tap := &examinedTap{Tap: finding.Tap{Name: name, File: e.file, Capture: e.captures}}
+	at := e.cfg.Tap(name)
+	tap.mirrors, tap.dedup = at.Mirrors, capture.NewDedup(cmp.Or(e.cfg.Dedup, capture.DefaultDedup))
+	var err error
+	if tap.Place, err = finding.ParsePlace(at.Place); err != nil {
+		return nil, fmt.Errorf("place tap %q: %w", name, err)
+	}
+	if tap.windows, err = e.windows(&tap.Tap, at); err != nil {
+		return nil, fmt.Errorf("make windows of tap %q: %w", name, err)
+	}
+	return tap, nil
+}
+
+// windows returns the windows of a capture of a tap, or nil. Beyond maxTaps taps there is no
+// detection of stuck ports.
 func (e *examiner) windows(tap *finding.Tap, at window.Tap) (*window.Shard, error) {
 	s := &e.cfg.Windows
-	if s.Resolver == nil || len(e.taps) >= maxTaps {
+	if s.Resolver == nil || len(e.open) >= maxTaps {
 		return nil, nil
 	}
 	at.Weight = max(at.Weight, 1)
@@ -141,17 +215,26 @@ func (e *examiner) windows(tap *finding.Tap, at window.Tap) (*window.Shard, erro
 	}, aggregate.Sinks{})
 }
 
-// end closes the windows of the present capture.
+// end closes the windows of all taps.
 func (e *examiner) end(ctx context.Context) error {
-	for _, tap := range e.taps {
-		if tap.windows == nil {
-			continue
-		}
-		if err := tap.windows.Flush(ctx); err != nil {
-			return fmt.Errorf("close windows of tap %q: %w", tap.Name, err)
+	byName := func(a, b tapKey) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.number, b.number)) }
+	for _, key := range slices.SortedFunc(maps.Keys(e.open), byName) {
+		if err := e.open[key].close(ctx); err != nil {
+			return err
 		}
 	}
-	e.taps = nil
+	clear(e.open)
+	return nil
+}
+
+// close closes a tap's windows.
+func (t *examinedTap) close(ctx context.Context) error {
+	if t.windows == nil {
+		return nil
+	}
+	if err := t.windows.Flush(ctx); err != nil {
+		return fmt.Errorf("close windows of tap %q: %w", t.Name, err)
+	}
 	return nil
 }
 
@@ -162,7 +245,11 @@ func (e *examiner) frame(ctx context.Context, f *capture.Frame, b *packets) erro
 		e.out.Skipped.Add(b.unread(f), 1)
 		return nil
 	}
-	tap := &e.taps[min(int(f.Interface), len(e.taps)-1)]
+	tap, err := e.tap(ctx, f)
+	if err != nil {
+		return err
+	}
+	tap.until = max(tap.until, f.TimeNS)
 	repeated := tap.dedup.Seen(f)
 	if repeated {
 		e.out.Repeated++

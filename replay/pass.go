@@ -1,10 +1,12 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -38,17 +40,75 @@ type packets struct {
 // of f or ctx, or of a capture that cannot be opened. Errors at the end of captures that were read
 // in part are in ends.
 func (p *pass) read(ctx context.Context, path string, f func(*packets) error) error {
-	files, damaged, err := capture.Files(path)
+	files, err := p.files(path)
 	if err != nil {
 		return err
 	}
-	p.ends = append(p.ends, damaged...)
 	for _, file := range files {
 		if err := p.file(ctx, file, f); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// files returns the capture, or the captures in a folder.
+func (p *pass) files(path string) ([]string, error) {
+	files, damaged, err := capture.Files(path)
+	p.ends = append(p.ends, damaged...)
+	return files, err
+}
+
+// byTap returns captures, and those in folders, by their first tap, then by time. The files of a
+// rotated capture follow one another, as if they were one file, whatever the order of paths.
+func (p *pass) byTap(paths []string) (list []string, err error) {
+	type start struct {
+		path, tap string
+		time      int64
+	}
+	var starts []start
+	for _, path := range paths {
+		files, err := p.files(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			at := start{path: file}
+			if !readOnce(file) {
+				if at.tap, at.time, err = beginning(file); err != nil {
+					return nil, err
+				}
+			}
+			starts = append(starts, at)
+		}
+	}
+	slices.SortStableFunc(starts, func(a, b start) int {
+		return cmp.Or(cmp.Compare(a.tap, b.tap), cmp.Compare(a.time, b.time), cmp.Compare(a.path, b.path))
+	})
+	for _, at := range starts {
+		list = append(list, at.path)
+	}
+	return list, nil
+}
+
+// beginning returns the first tap of a capture, and its first time (Unix ns), 0 if it has none.
+// Errors behind the beginning are reported when the capture is read.
+func beginning(path string) (tap string, ns int64, err error) {
+	r, err := capture.Open(path, listOptions())
+	if err != nil {
+		return "", 0, err
+	}
+	defer r.Close()
+	var batch capture.Batch
+	_ = r.ReadBatch(&batch)
+	named := source{path: path}
+	tap = named.tapName(r.Interfaces(), 0)
+	for i := range batch.Frames[:batch.N] {
+		if f := &batch.Frames[i]; !f.NoTime {
+			return tap, f.TimeNS, nil
+		}
+	}
+	return tap, 0, nil
 }
 
 // ethernet reports whether a frame is Ethernet.

@@ -3,6 +3,7 @@ package replay_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/replay"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
@@ -95,6 +97,94 @@ func examinedStuck(t *testing.T, rec *recording, looked *finding.Config, want []
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("replayed (-), examined (+):\n%s", diff)
 	}
+}
+
+// TestExaminedRotated checks that the files of a rotated capture have the findings of one file, in
+// any order, and that files which overlap have only their own.
+func TestExaminedRotated(t *testing.T) {
+	t.Parallel()
+	stuck := constant
+	stuck.Start = time.Second
+	rec, looked := incast(t, stuck)
+	cfg := rec.config(new(blocks))
+	examined := func(files []string) []finding.Finding {
+		e, err := replay.Examine(t.Context(), replay.ExamineConfig{
+			Files: files, Decode: cfg.Decode, Finding: looked, Windows: cfg.Settings, Tap: cfg.Tap,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range e.Findings {
+			e.Findings[i].Packets = nil // numbered in files
+		}
+		return e.Findings
+	}
+	dir := t.TempDir()
+	part := func(path string, from, to time.Duration) string { return cutCapture(t, dir, path, from, to) }
+	var whole, parts, overlapping []string
+	for _, path := range rec.files {
+		whole = append(whole, part(path, 0, time.Hour))
+		cuts := []time.Duration{0, 1700 * time.Millisecond, 2 * time.Second, 3900 * time.Millisecond, 6 * time.Second, time.Hour}
+		for i := range cuts[1:] {
+			parts = append(parts, part(path, cuts[i], cuts[i+1]))
+		}
+		for from := time.Second; from < 5*time.Second; from += time.Second {
+			overlapping = append(overlapping, part(path, from, from+2*time.Second))
+		}
+	}
+	want := examined(whole)
+	if len(want) < 2 {
+		t.Errorf("found %+v", want)
+	}
+	if diff := gocmp.Diff(want, examined(parts)); diff != "" {
+		t.Errorf("one file (-), rotated (+):\n%s", diff)
+	}
+	slices.Reverse(parts)
+	if diff := gocmp.Diff(want, examined(parts)); diff != "" {
+		t.Errorf("one file (-), rotated in reverse (+):\n%s", diff)
+	}
+	if got := examined(overlapping); len(got) != 0 {
+		t.Errorf("in files of two windows that overlap: found %+v", got)
+	}
+}
+
+// cutCapture writes a part of a capture, by time since the second of its first frame, as a pcapng file of the same
+// tap, and returns its path.
+func cutCapture(t *testing.T, dir, path string, from, to time.Duration) string {
+	t.Helper()
+	r, err := capture.Open(path, capture.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	tap := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	name := filepath.Join(dir, fmt.Sprintf("%s-%s-%s.pcapng", tap, from, to))
+	out, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	w := capture.NewWriter(out, capture.Interface{Name: tap, Link: capture.LinkEthernet})
+	start := int64(0)
+	var batch capture.Batch
+	for r.ReadBatch(&batch) == nil {
+		for i := range batch.Frames[:batch.N] {
+			f := &batch.Frames[i]
+			if start == 0 {
+				start = f.TimeNS - f.TimeNS%int64(time.Second)
+			}
+			if f.TimeNS < start+int64(from) || f.TimeNS >= start+int64(to) {
+				continue
+			}
+			if err := w.Write(f, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
 
 // watchedRun runs a changed configuration and returns its findings and their count.

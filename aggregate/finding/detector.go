@@ -51,6 +51,8 @@ type Tap struct {
 	Name  string
 	File  string // in which packets are numbered
 	Place Place
+	// Capture distinguishes captures of the tap, each of one file or, if it was rotated, of several.
+	Capture int
 }
 
 // Config is the configuration of a Detector. Only Domain and Locator have no useful default.
@@ -85,7 +87,7 @@ type Detector struct {
 	windows   []*Watcher
 	stuck     [NumKinds]int // sizes that they share
 
-	taps     map[Tap]*tapState
+	taps     map[Tap]*tapState // by tap without File
 	segments segments
 	class    Class // of the current frame
 	ttl      uint8 // likewise, 0 if unknown

@@ -127,7 +127,7 @@ var kinds = [NumKinds]kindInfo{
 	},
 	StuckPort: {
 		"stuck-port", Warning, "section 5.1.1",
-		"a port that always writes the same heavy value, bit for bit, and not the tightest one", "a value of a signal with 256 codes or more; or, with fewer codes, a delay or queue depth by which more than 4 packets of 9 KiB always wait, while other tags of the port always show free bandwidth. It comes 200 times in 3 windows of 1 s with pauses of up to 10 s, in one ring of a tap or in one capture of at least 3 s; flows that name the port are known (`flows: top`), and none of them has a looser value", "the port; or the port or the source, if all known flows are of one source",
+		"a port that always writes the same heavy value, bit for bit, and not the tightest one", "a value of a signal with 256 codes or more; or, with fewer codes, a delay or queue depth by which more than 4 packets of 9 KiB always wait, while other tags of the port always show free bandwidth. It comes 200 times in 3 windows of 1 s with pauses of up to 10 s, in one ring of a tap or in one capture of at least 3 s, for `report` also one that was rotated; flows that name the port are known (`flows: top`), and none of them has a looser value", "the port; or the port or the source, if all known flows are of one source",
 		"the load of the port is constant, and its buckets are wide; or the port is shaped or paused",
 		"windows",
 	},

@@ -63,7 +63,7 @@ func (w *Watcher) ObserveTime(ns int64) {
 func (w *Watcher) behind(ns int64) {
 	t := &w.live.tap
 	before := t.back.Count
-	if t.clock(&Frame{TimeNS: ns}); t.back.Count != before {
+	if t.clock(&Frame{TimeNS: ns}, false); t.back.Count != before {
 		w.report(caseKey{kind: ClockSet, name: t.Name}, &t.back, &t.reportedBack)
 	}
 }

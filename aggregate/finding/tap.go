@@ -73,6 +73,7 @@ type tapState struct {
 	before           int64  // the latest time before the clock went back
 	behind           uint64
 	gapFrom, gapTo   int64 // the longest time without a frame
+	paused           bool  // it lies between two files: the capture may have stopped meanwhile
 }
 
 // segments are a sample of the segments that taps saw, and of the acknowledged ones.
@@ -103,19 +104,23 @@ func newSegments() segments {
 // Frame takes a frame, before its observations. It keeps no reference to it.
 func (d *Detector) Frame(tap *Tap, f *Frame) {
 	d.class, d.ttl = f.Class, f.TTL
-	t := d.taps[*tap]
+	key := *tap
+	key.File = ""
+	t := d.taps[key]
 	if t == nil {
 		if len(d.taps) >= d.cfg.MaxSubjects {
 			return
 		}
 		t = &tapState{Tap: *tap}
-		d.taps[*tap] = t
+		d.taps[key] = t
 	}
+	rotated := t.File != tap.File
+	t.File = tap.File
 	t.frames++
 	t.whole = t.whole || f.Untagged && f.Flow != 0
 	if f.TimeNS != 0 {
 		t.copied(f)
-		t.clock(f)
+		t.clock(f, rotated)
 	}
 	d.segments.add(t, f, d.cfg.MaxFlows)
 }
@@ -132,7 +137,7 @@ type copied struct {
 	content uint64
 	n       uint64 // copies
 	time    int64  // of the first one, Unix ns
-	packet  uint64
+	packet  Packet
 	sent    bool // the sender sends the same bytes again and again
 }
 
@@ -142,7 +147,7 @@ func (t *tapState) copied(f *Frame) {
 	c := &t.copies
 	for len(c.queue) > 0 && !c.queue[0].within(copySilence, f) {
 		one := c.queue[0]
-		one.count(&t.repeated, t.File)
+		one.count(&t.repeated)
 		delete(c.of, one.content)
 		c.queue = c.queue[1:]
 	}
@@ -158,7 +163,7 @@ func (t *tapState) copied(f *Frame) {
 		if c.of == nil {
 			c.of = make(map[uint64]*copied)
 		}
-		one = &copied{content: f.Content, n: 1, time: f.TimeNS, packet: f.Number}
+		one = &copied{content: f.Content, n: 1, time: f.TimeNS, packet: Packet{t.File, f.Number}}
 		c.of[f.Content], c.queue = one, append(c.queue, one)
 	}
 }
@@ -170,9 +175,9 @@ func (c *copied) within(d time.Duration, f *Frame) bool {
 }
 
 // count adds the copies to a finding, unless the sender repeated the bytes.
-func (c *copied) count(f *Finding, file string) {
+func (c *copied) count(f *Finding) {
 	if !c.sent {
-		f.seen(file, &decode.Observation{TimeNS: c.time, Packet: c.packet})
+		f.seen(c.packet.File, &decode.Observation{TimeNS: c.time, Packet: c.packet.Number})
 		f.Count += c.n - 1
 	}
 }
@@ -180,8 +185,8 @@ func (c *copied) count(f *Finding, file string) {
 // repeats reports whether n copies are more than applications cause.
 func (t *tapState) repeats(n uint64) bool { return n >= minRepeated && n*repeatedShare >= t.frames }
 
-// clock follows the times of a tap's frames.
-func (t *tapState) clock(f *Frame) {
+// clock follows the times of a tap's frames. rotated says that the frame begins another file.
+func (t *tapState) clock(f *Frame, rotated bool) {
 	now := f.TimeNS
 	switch {
 	case t.first == 0:
@@ -197,7 +202,7 @@ func (t *tapState) clock(f *Frame) {
 		}
 		return
 	case now-t.last > t.gapTo-t.gapFrom:
-		t.gapFrom, t.gapTo = t.last, now
+		t.gapFrom, t.gapTo, t.paused = t.last, now, rotated
 	}
 	t.behind = 0
 	t.last = max(t.last, now)
@@ -268,7 +273,7 @@ func (d *Detector) ofTaps() (list []Finding) {
 		repeated := t.repeated
 		repeated.Packets = slices.Clip(repeated.Packets)
 		for _, one := range t.copies.queue { // as at the end of the capture
-			one.count(&repeated, t.File)
+			one.count(&repeated)
 		}
 		if n := repeated.Count; t.repeats(n) {
 			about(repeated, DuplicateFrames, t, t.frames, "%d of %d frames have the same bytes as one that %s captured within 1 ms before, and none within 1 s after; --dedup drops them", n, t.frames, t.Name)
@@ -301,7 +306,7 @@ func (d *Detector) ahead(t *tapState) bool {
 			return false
 		}
 	}
-	return jump >= int64(minAhead) && others > 0
+	return jump >= int64(minAhead) && !t.paused && others > 0
 }
 
 // shared returns the VLAN or DSCP that all flows of one list have and none of the other, as text;

@@ -1,6 +1,7 @@
 package finding
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +114,57 @@ func TestTaps(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("%s: found %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+// TestRotatedTap: files of one capture count together, but a pause between them is no step of the
+// clock. Captures are separate.
+func TestRotatedTap(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		cut      int // the first frame of the next file of tap a, of 1000
+		captures int
+		pause    time.Duration // at the 500th frame
+		repeats  int           // each so many frames are captured twice
+		want     string
+	}{
+		"frames twice in both files":    {500, 1, 0, 40, "duplicate-frames a in a0.pcap, a1.pcap"},
+		"frames twice in two captures":  {500, 2, 0, 60, ""},
+		"the clock is set ahead":        {300, 1, time.Minute, 0, "clock-set a in "},
+		"a pause between files":         {500, 1, time.Minute, 0, ""},
+		"copies on both sides of a cut": {1, 1, 0, 40, "duplicate-frames a in a0.pcap, a1.pcap"},
+	} {
+		d, err := New(configured(t, ports{}, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range 1000 {
+			f := Frame{TimeNS: int64(n+1) * int64(2*time.Millisecond), Number: uint64(n + 1), Content: uint64(n)}
+			d.Frame(&Tap{Name: "b", File: "b.pcap"}, &f)
+			if n >= 500 {
+				f.TimeNS += int64(test.pause)
+			}
+			tap := Tap{Name: "a", File: "a0.pcap"}
+			if n >= test.cut {
+				tap.File, tap.Capture = "a1.pcap", test.captures-1
+			}
+			d.Frame(&tap, &f)
+			if test.repeats > 0 && n%test.repeats == 0 {
+				f.TimeNS, f.Repeated = f.TimeNS+1, true
+				d.Frame(&tap, &f)
+			}
+		}
+		got := ""
+		for _, f := range d.Findings() {
+			var files []string
+			for _, p := range f.Packets {
+				files = append(files, p.File)
+			}
+			got += f.Kind.String() + " " + f.Subject + " in " + strings.Join(slices.Compact(files), ", ")
+		}
+		if got != test.want {
+			t.Errorf("%s: found %q, want %q", name, got, test.want)
 		}
 	}
 }
