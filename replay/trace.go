@@ -25,7 +25,8 @@ type TraceConfig struct {
 	// Error is the maximum error of timestamps.
 	Error time.Duration
 	// MaxPackets is the maximum number of packets, tags and reflections stored per tap; 0 means 1
-	// << 20. If there are more, all taps sample the same ones.
+	// << 20. A tap that has more stores a sample. Samples differ in size alone: a packet in a small
+	// one is in each larger one, if that tap saw it.
 	MaxPackets int
 }
 
@@ -72,11 +73,13 @@ func trace(ctx context.Context, cfg TraceConfig) (*Traced, error) {
 	if err != nil {
 		return nil, fmt.Errorf("trace: %w", err)
 	}
-	out, first, times := &Traced{}, &pass{}, xxhash.New()
+	out, first, times, seed := &Traced{}, &pass{}, xxhash.New(), uint64(0)
 	for _, path := range cfg.Files {
+		times.Reset()
 		if err := first.read(ctx, path, func(b *packets) error { out.scan(scan, times, b); return nil }); err != nil {
 			return nil, errors.Join(append(first.ends, fmt.Errorf("trace: %w", err))...)
 		}
+		seed += times.Sum64() // in any order
 	}
 	out.Damaged = first.damaged
 	cut, prefix := scan.Cut()
@@ -84,7 +87,7 @@ func trace(ctx context.Context, cfg TraceConfig) (*Traced, error) {
 		err := fmt.Errorf("trace: packets are cut %d bytes behind the IP header: expected at least %d, capture with a longer snap length", prefix, minPrefix)
 		return nil, errors.Join(append(first.ends, err)...)
 	}
-	t := &tracer{out: out, decoder: d, identifier: conform.NewPacketIdentifier(d, prefix, times.Sum64()), limit: cfg.MaxPackets}
+	t := &tracer{out: out, decoder: d, identifier: conform.NewPacketIdentifier(d, prefix, seed), limit: cfg.MaxPackets}
 	if t.limit <= 0 {
 		t.limit = 1 << 20
 	}
@@ -124,22 +127,22 @@ func (t *Traced) scan(s *conform.Scan, times *xxhash.Digest, b *packets) {
 	}
 }
 
-// tracer samples packets and segments: those whose ID begins with the given number of zeros, at
-// most 64. No ID is 0, so in the end the sample can always be empty, however many packets have
-// equal IDs.
+// tracer samples packets and segments: those whose ID begins with a number of zeros, at most 64,
+// that depends on the tap alone. No ID is 0, so in the end the sample can always be empty, however
+// many packets have equal IDs.
 type tracer struct {
 	out        *Traced
 	decoder    *decode.Decoder
 	identifier *conform.PacketIdentifier
 	limit      int
-	zeros      uint
+	zeros      uint // at the present tap
 	result     decode.Result
 	newest     map[conform.Conversation]csig.Tag // at the present tap
 }
 
 // read processes a tap's packets.
 func (t *tracer) read(ctx context.Context, path string, tap *hop.Tap) error {
-	t.newest = make(map[conform.Conversation]csig.Tag)
+	t.newest, t.zeros = make(map[conform.Conversation]csig.Tag), 0
 	return new(pass).read(ctx, path, func(b *packets) error {
 		for i := range b.frames {
 			if !b.ethernet(&b.frames[i]) {

@@ -1,7 +1,9 @@
 package replay_test
 
 import (
+	"bytes"
 	"math"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/hop"
+	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
@@ -99,6 +102,56 @@ func TestTraceChanges(t *testing.T) {
 	}
 	if changed > h[0].Forward.Tagged {
 		t.Errorf("%d of %d tags changed", changed, h[0].Forward.Tagged)
+	}
+}
+
+// TestTraceOrder: a capture of many other packets, which are sampled, does not reduce the packets that
+// two others have in common, in any order of files.
+func TestTraceOrder(t *testing.T) {
+	t.Parallel()
+	const common, limit = 400, 500
+	dir := t.TempDir()
+	write := func(name string, n int, ttl, net byte) string {
+		var out bytes.Buffer
+		w := capture.NewWriter(&out, capture.Interface{Name: name, Link: capture.LinkEthernet})
+		for i := range n {
+			ip := []byte{0x45, 0, 0, 30, byte(i >> 8), byte(i), 0, 0, ttl, 17, 0, 0, 10, 0, net, 1, 10, 0, net, 2, 0, 7, 0, 8, 0, 10, 0, 0, byte(i >> 8), byte(i)}
+			f := capture.Frame{Data: append(make([]byte, 12, 44), append([]byte{8, 0}, ip...)...), TimeNS: 1e18 + int64(i)*1e5 + int64(64-ttl)*1000, WireLen: 44}
+			if err := w.Write(&f, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	a, b, others := write("a", common, 64, 1), write("b", common, 62, 1), write("c", 20_000, 64, 2)
+	domain, err := csig.DefaultSpec().Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, files := range [][]string{{a, b, others}, {a, others, b}, {others, a, b}, {others, b, a}} {
+		traced, err := replay.Trace(t.Context(), replay.TraceConfig{Files: files, Decode: decode.Config{Domain: domain}, MaxPackets: limit})
+		if err != nil || len(traced.Hops) != 1 || traced.Hops[0].Common() != common {
+			t.Errorf("%v: %+v, %v", files, traced, err)
+		}
+	}
+	// Samples of all three are small. The same packets remain in any order.
+	counts := map[int]bool{}
+	for _, files := range [][]string{{a, b, others}, {others, b, a}} {
+		traced, err := replay.Trace(t.Context(), replay.TraceConfig{Files: files, Decode: decode.Config{Domain: domain}, MaxPackets: 399})
+		if err != nil || len(traced.Hops) != 1 {
+			t.Fatalf("%v: %+v, %v", files, traced, err)
+		}
+		counts[traced.Hops[0].Common()] = true
+	}
+	if len(counts) != 1 {
+		t.Errorf("packets in common by order: %v", counts)
 	}
 }
 
