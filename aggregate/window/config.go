@@ -162,6 +162,9 @@ func checkMaxSeries(n int) error {
 
 // CheckResolutions checks the Resolutions, at least one, and FineHeavyOnly of a Config.
 func CheckResolutions(list []time.Duration, fineHeavyOnly bool) error {
+	if len(list) == 0 {
+		return errors.New("expected at least one length of windows")
+	}
 	for i, r := range list {
 		if r < MinResolution || r > MaxResolution {
 			return fmt.Errorf("resolution %s: expected %s to %s", r, MinResolution, MaxResolution)

@@ -96,6 +96,9 @@ func Parse(text []byte) (Config, error) {
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return c, errors.New("more than one YAML document: expected one")
 	}
+	if c.Decode.UDPTunnels == nil { // null: the decoder takes the defaults, so the epoch and a dump have them too
+		c.Decode.UDPTunnels = decode.DefaultUDPTunnels()
+	}
 	var wrong []string
 	for _, err := range c.check() {
 		for text := range strings.SplitSeq(err.Error(), "\n") {

@@ -219,6 +219,7 @@ func TestNetwork(t *testing.T) {
 	cases := map[string]bool{
 		"store: {dsn: none, max_disk: 1GB}\ncollect: {instance: me}\nflows: {top: 3}\nfindings: {detect: false}\napi: {anonymous: read}": true,
 		"csig: {tables: [{format: compact, signal: max_delay, quantum: 1us, initial: 31, heavy: 3us}]}":                                  false,
+		"decode: {udp_tunnels: null}": true,
 	}
 	values := map[string]string{"endpoints": "inner", "inner_tags": "true", "udp_tunnels": "{8472: vxlan}"}
 	for field := range reflect.TypeFor[Decode]().Fields() {

@@ -247,7 +247,7 @@ func TestConfigurationKeys(t *testing.T) {
 		"decode.endpoints":    {"middle"},
 		"decode.inner_tags":   {"maybe"},
 		"decode.udp_tunnels":  {"{99999: vxlan}", "{1: gre}", "5"},
-		"windows.resolutions": {"[7ns, 3h]", "[3h]", "[2s]", "[1s, 1500ms]", "[1s, 1s]", "[-1s]", "[10ms]", "[soon]", "1s"},
+		"windows.resolutions": {"[7ns, 3h]", "[3h]", "[2s]", "[1s, 1500ms]", "[1s, 1s]", "[-1s]", "[10ms]", "[soon]", "1s", "[]", "null", "[null]"},
 
 		"states.onset":             {"0", "1.5", "0.01", "some"},
 		"states.clear":             {"0", "-1", "0.5", "some"},
