@@ -107,6 +107,11 @@ func (r *Recorder) resume(kept []byte, at time.Time) error {
 		r.endMissing(g, at, true)
 		r.finish(g, at)
 	}
+	for i := range r.state.Gaps {
+		if g := &r.state.Gaps[i]; g.To.Before(g.From) { // an earlier release saved it when the clock was set back
+			g.From = g.To
+		}
+	}
 	r.state.Rings = nil
 	return nil
 }
@@ -215,6 +220,7 @@ func (r *Recorder) finish(g *ringRecord, now time.Time) {
 	if row.To == 0 {
 		row.From, row.To = now.UnixNano(), now.UnixNano()
 	}
+	row.From = min(row.From, now.UnixNano()) // later if the clock was set back: collectors refuse rows from the future
 	row.Seq = uint64(g.Ring)<<ringSeq | g.Next
 	g.Next++
 	r.state.Rows = append(r.state.Rows, row)

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"testing"
@@ -72,6 +73,9 @@ func (r *recording) writers() Writers {
 		},
 		Gaps: func(_ context.Context, list []store.Gap) error {
 			for _, g := range list {
+				if g.To.UnixNano() < g.From.UnixNano() { // as the store and collectors
+					return errors.New("a gap ends before it begins")
+				}
 				r.gone[g.From.UnixNano()] = g
 			}
 			return r.failing
@@ -203,6 +207,53 @@ func TestDropsAreApart(t *testing.T) {
 	}
 	if len(r.gone) != 2 {
 		t.Errorf("%d gaps, want 2", len(r.gone))
+	}
+}
+
+// TestDropsAtSetBack: the clock is set back while the kernel drops packets. All losses are in gaps that end after they
+// begin, and the row does not begin in the future. A process that finds a waiting gap of an earlier release, which ends
+// before it begins, writes it.
+func TestDropsAtSetBack(t *testing.T) {
+	for name, quiet := range map[string]bool{"packets after it": false, "quiet after it": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRecording(t, time.Unix(1_700_000_000, 0))
+			r.second(10, 0)
+			r.at = r.at.Add(-time.Hour)
+			back := r.at
+			if !quiet {
+				r.second(10, 0)
+			}
+			r.last = true
+			r.barrier()
+			drops, lost := uint64(0), uint64(0)
+			for _, row := range r.written {
+				if drops += row.KernelDrops; row.From > row.To || row.From > r.at.UnixNano() {
+					t.Errorf("row from %d to %d, at %d", row.From, row.To, r.at.UnixNano())
+				}
+			}
+			for _, g := range r.gone {
+				if lost += g.Observations; !quiet && g.From.After(back.Add(time.Second)) {
+					t.Errorf("gap %+v", g)
+				}
+			}
+			if lost != 2*drops || drops == 0 || len(r.state.Gaps) > 0 {
+				t.Errorf("%d observations in gaps, %d drops that stand for two each, %d gaps wait", lost, drops, len(r.state.Gaps))
+			}
+
+			r.state.Gaps = []store.Gap{{From: r.at, To: r.at.Add(-time.Minute), Reason: store.GapDrops, Observations: 5}}
+			saved, err := json.Marshal(&r.state)
+			if err != nil {
+				t.Fatal(err)
+			}
+			next := newRecording(t, r.at)
+			if err := next.resume(saved, r.at); err != nil {
+				t.Fatal(err)
+			}
+			next.barrier()
+			if len(next.gone) != 1 || len(next.state.Gaps) > 0 {
+				t.Errorf("the next process writes %v, and %d gaps wait", next.gone, len(next.state.Gaps))
+			}
+		})
 	}
 }
 

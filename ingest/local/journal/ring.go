@@ -58,6 +58,7 @@ func (g *ringRecord) frames(s *local.RingStats, t Tap, before, now time.Time) {
 				row.From = min(at.UnixNano(), last)
 			}
 		}
+		row.From = min(row.From, last) // later if the clock was set back
 		row.To = max(row.To, last)
 	}
 	if t == nil {
@@ -165,13 +166,17 @@ type missing struct {
 	Count    uint64 // observations; 0: no loss
 }
 
-// add records a loss between two barriers.
+// add records a loss between two barriers. If the clock was set back since the interval began, it begins at the earliest
+// time that the clock showed. Only wall clocks are compared: readings of the monotonic clock would hide that step.
 func (m *missing) add(n uint64, from, to time.Time) {
 	if n == 0 {
 		return
 	}
-	if m.Count == 0 {
+	if m.Count == 0 || from.UnixNano() < m.From.UnixNano() {
 		m.From = from
+	}
+	if to.UnixNano() < m.From.UnixNano() {
+		m.From = to
 	}
 	m.Count += n
 	m.To = to
