@@ -164,6 +164,58 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
+// queued is a stepped tap whose frames wait in the ring, each with the time at which it came.
+type queued struct {
+	*stepped
+	waiting []int64
+}
+
+func (s *queued) ReadBatch(b *capture.Batch) error {
+	err := s.stepped.ReadBatch(b)
+	for i := range b.N {
+		s.waiting = append(s.waiting, b.Frames[i].TimeNS)
+	}
+	b.N = min(b.N, max(len(s.waiting)-10, 0))
+	for i := range b.N {
+		b.Frames[i].TimeNS = s.waiting[i]
+	}
+	s.waiting = s.waiting[b.N:]
+	return err
+}
+
+func (s *queued) LowWatermark() int64 { return s.now().Add(-time.Second).UnixNano() }
+
+// TestQueuedAtSetBack: frames that wait in the ring while the clock is set back count with the time at which they came.
+func TestQueuedAtSetBack(t *testing.T) {
+	for _, burst := range []int{1, 4, 20} {
+		t.Run(fmt.Sprintf("%d frames per read", burst), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j, a := newJournal(t), &queued{stepped: &stepped{tick(), new(atomic.Int64)}}
+				a.burst = burst
+				cfg := config(j)
+				cfg.Interval, cfg.Now = 100*time.Millisecond, a.now
+				p, err := local.New(cfg, tapsPlan(t, tapOf("a", 0, a)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := contextWithStop(t)
+				wait := start(ctx, t, p)
+				time.Sleep(3 * time.Second)
+				a.back.Store(int64(time.Minute))
+				time.Sleep(3 * time.Second)
+				stop()
+				if err := wait(); err != nil {
+					t.Fatal(err)
+				}
+				conserved(t, p.Stats())
+				if c := p.Stats().Counts(); c.In != uint64(a.n.Load())-10 || c.Stored != c.In || j.total(time.Second) != c.In {
+					t.Errorf("%d frames came, 10 of them wait: %d are stored, %d in seconds: %d late, %v rejected", a.n.Load(), c.Stored, j.total(time.Second), c.Late, c.Rejected)
+				}
+			})
+		})
+	}
+}
+
 // stepping is a source that counts packets by a clock that is set back, and is read once a second.
 type stepping struct {
 	back  atomic.Int64

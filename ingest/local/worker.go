@@ -188,24 +188,41 @@ func (w *worker) take(ctx context.Context, batch *capture.Batch) error {
 	if err := w.joinCut(ctx); err != nil {
 		return err
 	}
-	if err := w.follow(ctx); err != nil {
+	frames, now := batch.Frames[:batch.N], w.p.cfg.Now().UnixNano()
+	if n := w.earlier(frames, now); n > 0 {
+		w.quiet = 0
+		if err := w.takeFrames(ctx, frames[:n]); err != nil || n == len(frames) {
+			return err
+		}
+		frames = frames[n:]
+	}
+	if err := w.follow(ctx, now); err != nil {
 		return err
 	}
 	if w.counter != nil {
-		return w.takeCounts(ctx, batch)
+		return w.takeCounts(ctx, frames)
 	}
-	if !w.received() && batch.N == 0 {
+	if !w.received() && len(frames) == 0 {
 		w.quiet = w.tap.Source.LowWatermark()
 		return w.advance(ctx)
 	}
 	w.quiet = 0
-	return w.takeFrames(ctx, batch)
+	return w.takeFrames(ctx, frames)
+}
+
+// earlier returns the number of leading frames that were captured before the clock was set back: their times were plausible
+// by the earlier limit, and are not by the one of now. They count before the lanes follow the clock.
+func (w *worker) earlier(frames []capture.Frame, now int64) (n int) {
+	for limit := now + int64(aggregate.MaxAhead); n < len(frames) && frames[n].TimeNS > limit && frames[n].TimeNS <= w.limit; {
+		n++
+	}
+	return n
 }
 
 // takeCounts adds the frames that a counting source delivered, and then its counts.
-func (w *worker) takeCounts(ctx context.Context, batch *capture.Batch) error {
-	if batch.N > 0 {
-		if err := w.lanes[0].add(ctx, w.own(batch.Frames[:batch.N])); err != nil {
+func (w *worker) takeCounts(ctx context.Context, frames []capture.Frame) error {
+	if len(frames) > 0 {
+		if err := w.lanes[0].add(ctx, w.own(frames)); err != nil {
 			return err
 		}
 	}
@@ -244,25 +261,24 @@ func (w *worker) addReading(ctx context.Context, c *Counts) error {
 	return l.addCounts(ctx, c)
 }
 
-// takeFrames adds a batch of frames to their lanes.
-func (w *worker) takeFrames(ctx context.Context, batch *capture.Batch) error {
-	frames := batch.Frames[:batch.N]
+// takeFrames adds frames to their lanes.
+func (w *worker) takeFrames(ctx context.Context, frames []capture.Frame) error {
 	if w.sessions != nil {
 		if err := w.split(ctx, w.own(frames)); err != nil {
 			return err
 		}
 		return w.advance(ctx)
 	}
-	w.last = frames[batch.N-1].TimeNS
+	w.last = frames[len(frames)-1].TimeNS
 	if err := w.lanes[0].add(ctx, w.own(frames)); err != nil {
 		return err
 	}
 	return w.advance(ctx)
 }
 
-// follow makes the lanes reject implausible times of the frames to come, and restarts lanes whose clock was set back.
-func (w *worker) follow(ctx context.Context) error {
-	now := w.p.cfg.Now().UnixNano()
+// follow makes the lanes reject times of the frames to come that are implausible now (Unix ns), and restarts lanes whose
+// clock was set back.
+func (w *worker) follow(ctx context.Context, now int64) error {
 	limit, ahead := now+int64(aggregate.MaxAhead), w.tap.Source.Ahead()
 	setBack := limit < w.limit
 	w.limit = limit

@@ -26,19 +26,24 @@ func (g *ringRecord) find(s *local.RingStats, before, now time.Time) {
 			}
 			f.From = min(max(was.To, before.UnixNano()), f.To)
 		}
-		if f.To > now.Add(aggregate.MaxAhead).UnixNano() {
-			// Otherwise one packet of a clock that stepped would put all later rows of the
-			// finding into the future.
-			f.To = now.UnixNano()
-			f.From = min(f.From, f.To)
-		}
+		// Otherwise one packet of a clock that stepped would put all later rows of the finding into
+		// the future.
+		f.From, f.To = plausible(f.From, f.To, now)
 		g.found(&f)
 	}
 	future := since(s.Counts.Rejected[aggregate.RejectFuture], g.seen.Counts.Rejected[aggregate.RejectFuture])
 	if future > 0 {
-		f := finding.TapAhead(g.Name, before.UnixNano(), now.UnixNano(), future)
+		f := finding.TapAhead(g.Name, min(before.UnixNano(), now.UnixNano()), now.UnixNano(), future) // before is later if the clock was set back
 		g.found(&f)
 	}
+}
+
+// plausible returns the times (Unix ns) of a finding without the future, for which collectors would refuse it.
+func plausible(from, to int64, now time.Time) (int64, int64) {
+	if to > now.Add(aggregate.MaxAhead).UnixNano() {
+		to = now.UnixNano()
+	}
+	return min(from, to), to
 }
 
 // MaxFindings is the maximum number of findings per row of a tap.
@@ -72,10 +77,12 @@ func (g *ringRecord) finding(id uint64) *store.FindingRow {
 	return &g.Findings[at]
 }
 
-// cutFindings returns the findings as rows under the number of the ring's row.
-func (g *ringRecord) cutFindings(seq uint64) []store.FindingRow {
+// cutFindings returns the findings as rows under the number of the ring's row. If the clock was set back, earlier ones end
+// now.
+func (g *ringRecord) cutFindings(seq uint64, now time.Time) []store.FindingRow {
 	list := g.Findings
 	for i := range list {
+		list[i].From, list[i].To = plausible(list[i].From, list[i].To, now)
 		list[i].Source, list[i].Seq = g.Row.Source, seq
 	}
 	g.Findings = nil

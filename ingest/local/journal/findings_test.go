@@ -154,6 +154,25 @@ func TestTapAhead(t *testing.T) {
 	}
 }
 
+// TestFindingsAtSetBack: findings of a row in which the clock is set back end after they begin, and not in the future.
+func TestFindingsAtSetBack(t *testing.T) {
+	r := newRecording(t, time.Unix(1_700_000_000, 0))
+	r.find(7, 1)
+	r.at = r.at.Add(-time.Minute)
+	r.ring.Counts.In += 3
+	r.ring.Counts.Rejected[aggregate.RejectFuture] += 3
+	r.last = true
+	r.second(1, 0)
+	for _, f := range r.found {
+		if f.From > f.To || f.To > r.at.UnixNano() {
+			t.Errorf("%s from %d to %d, at %d", f.Kind, f.From, f.To, r.at.UnixNano())
+		}
+	}
+	if len(r.found) != 2 {
+		t.Errorf("%d findings, want two", len(r.found))
+	}
+}
+
 // TestWaitingFindingsBounded: while writes fail, the oldest findings beyond the limit are
 // dropped and the rows of their taps stay. The findings of one barrier are written, however
 // many there are.

@@ -224,6 +224,6 @@ func (r *Recorder) finish(g *ringRecord, now time.Time) {
 	row.Seq = uint64(g.Ring)<<ringSeq | g.Next
 	g.Next++
 	r.state.Rows = append(r.state.Rows, row)
-	r.state.Findings = append(r.state.Findings, g.cutFindings(row.Seq)...)
+	r.state.Findings = append(r.state.Findings, g.cutFindings(row.Seq, now)...)
 	g.Row = store.TapRow{Source: row.Source}
 }
