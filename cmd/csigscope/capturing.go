@@ -212,8 +212,13 @@ func (c *capturing) warnFixed(n *network) {
 		c.logger.Warn("cannot tell whether changed settings need a restart: restart to apply all of them", slog.String("error", err.Error()))
 		return
 	}
-	if list := c.started.Differ(now); len(list) > 0 {
-		c.logger.Warn("changed settings need a restart", slog.String("settings", strings.Join(list, " ")))
+	warnRestart(c.logger, c.started, now)
+}
+
+// warnRestart warns of settings that differ from those at the start.
+func warnRestart(logger *slog.Logger, started, now config.Settings) {
+	if list := started.Differ(now); len(list) > 0 {
+		logger.Warn("changed settings need a restart", slog.String("settings", strings.Join(list, " ")))
 	}
 }
 

@@ -88,7 +88,7 @@ func TestCollectMistakes(t *testing.T) {
 }
 
 // TestCollectSettings: a changed list of exporters or their limits need no restart, a change of
-// their token file or maximum number does.
+// their token file or maximum number does. Of the section api, only origins and limits need none.
 func TestCollectSettings(t *testing.T) {
 	t.Parallel()
 	settings := func(text string) config.Settings {
@@ -109,6 +109,14 @@ func TestCollectSettings(t *testing.T) {
 	}
 	if list := before.Differ(settings("collect: {ingest: {tokens: u, limits: {exporters: 8}}}")); !slices.Equal(list, []string{"collect.ingest.limits.exporters", "collect.ingest.tokens"}) {
 		t.Errorf("a restart is wanted for %v", list)
+	}
+	open := settings("")
+	if list := open.Differ(settings("api: {origins: [https://te.example], limits: {requests: 7}}")); len(list) > 0 {
+		t.Errorf("a restart is wanted for %v", list)
+	}
+	want := []string{"api.anonymous", "api.answer_time", "api.clients", "states.clear", "states.onset"}
+	if list := open.Differ(settings("api: {anonymous: none, clients: c, answer_time: 1s}\nstates: {onset: 0.5, clear: 0.4}")); !slices.Equal(list, want) {
+		t.Errorf("a restart is wanted for %v, want %v", list, want)
 	}
 }
 

@@ -116,7 +116,9 @@ func collectSettings(n *network) (config.Settings, error) {
 	own := n.Config.Collect
 	own.By, own.OddPackets = "", "" // of taps
 	own.Taps, own.Mirrors, own.Ingest.Exporters, own.Ingest.Peers, own.Ingest.Limits.Limits = nil, nil, nil, nil, config.Limits{}
-	s, err := config.SettingsOf(map[string]any{"store": n.Config.Store, "collect": own, "memory_limit": n.Config.MemoryLimit})
+	s, err := config.SettingsOf(map[string]any{
+		"store": n.Config.Store, "collect": own, "states": n.Config.States, "api": n.Config.API.Fixed(), "memory_limit": n.Config.MemoryLimit,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -104,14 +104,21 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	return o.Run(cmd.Context(), func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return server.run(ctx) })
-		g.Go(func() error { return reloadDoor(ctx, d, path, o.logger) })
+		g.Go(func() error { return reloadDoor(ctx, d, &c.API, path, o.logger) })
 		return g.Wait()
 	})
 }
 
-// reloadDoor reloads the configuration at each SIGHUP, until ctx ends. An invalid one changes
-// nothing.
-func reloadDoor(ctx context.Context, d *edge.Server, path string, logger *slog.Logger) error {
+// reloadDoor reloads the configuration at each SIGHUP, until ctx ends, and warns of changed settings that it does not apply. An
+// invalid one changes nothing.
+func reloadDoor(ctx context.Context, d *edge.Server, api *config.API, path string, logger *slog.Logger) error {
+	fixed := func(c *config.API) (config.Settings, error) {
+		return config.SettingsOf(map[string]any{"api": c.Fixed()})
+	}
+	started, err := fixed(api)
+	if err != nil {
+		return err
+	}
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, syscall.SIGHUP)
 	defer signal.Stop(again)
@@ -121,7 +128,11 @@ func reloadDoor(ctx context.Context, d *edge.Server, path string, logger *slog.L
 			return nil
 		case <-again:
 		}
+		var now config.Settings
 		c, err := loadConfig(path)
+		if err == nil {
+			now, err = fixed(&c.API)
+		}
 		if err == nil {
 			err = d.Use(c.API.Settings())
 		}
@@ -130,5 +141,6 @@ func reloadDoor(ctx context.Context, d *edge.Server, path string, logger *slog.L
 			continue
 		}
 		logger.Warn("reloaded")
+		warnRestart(logger, started, now)
 	}
 }

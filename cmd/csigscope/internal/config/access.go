@@ -200,6 +200,13 @@ func (c *API) Settings() edge.Settings {
 	}}
 }
 
+// Fixed returns the section without the keys of Settings, which a reload changes.
+func (c *API) Fixed() API {
+	fixed := *c
+	fixed.Origins, fixed.Limits = nil, APILimits{}
+	return fixed
+}
+
 // Files returns the files that are reloaded later.
 func (c *API) Files() []string { return []string{c.Clients, c.TLS.Cert, c.TLS.Key, c.TLS.CA} }
 
