@@ -174,7 +174,7 @@ type LinkState uint8
 // Link states.
 const (
 	LinkGone LinkState = iota // no interface with that name
-	LinkDown                  // it exists, but is set down or has no carrier
+	LinkDown                  // it exists, but is set down, has no carrier, or cannot be captured from
 	LinkUp
 )
 

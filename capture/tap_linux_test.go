@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -276,6 +277,43 @@ func surviveLinks(t *testing.T, rings int) {
 			t.Errorf("%+v", c)
 		}
 	}
+}
+
+// TestTapRefusesReplacement: the interface comes back as one without Ethernet, which no ring can capture from. The link is down
+// until it comes back as it was.
+func TestTapRefusesReplacement(t *testing.T) {
+	if !livetest.InNamespaceOfRoot(t) {
+		return
+	}
+	livetest.MakeLink(t)
+	var log bytes.Buffer
+	r := openTap(t, capture.TapConfig{Retire: 20 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil))}).Rings()[0]
+	livetest.IP(t, "link", "del", livetest.TapEnd)
+	until(t, r, "gone", func() bool { return r.State() == capture.LinkGone })
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR, 0)
+	if err != nil {
+		livetest.Missing(t, "no TUN device: %v", err)
+	}
+	request, err := unix.NewIfreq(livetest.TapEnd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
+	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
+		t.Fatal(err)
+	}
+	livetest.IP(t, "link", "set", livetest.TapEnd, "up")
+	until(t, r, "refused", func() bool { return strings.Contains(log.String(), "cannot open the tap's ring") })
+	until(t, r, "down", func() bool { return r.State() == capture.LinkDown })
+	if n := r.Counters(); n.Ups > 0 || n.Reopens > 0 {
+		t.Errorf("without a ring: %+v", n)
+	}
+	if err := unix.Close(fd); err != nil {
+		t.Fatal(err)
+	}
+	until(t, r, "gone again", func() bool { return r.State() == capture.LinkGone })
+	livetest.MakeLink(t)
+	until(t, r, "up again", func() bool { return r.State() == capture.LinkUp && r.Counters().Reopens == 1 })
 }
 
 // byLastAddress returns a fanout program that uses the last byte of the destination address.

@@ -178,7 +178,7 @@ func (r *Ring) checkLink(now time.Time) {
 		r.setState(LinkGone)
 	case err != nil:
 		r.setState(LinkGone)
-	case l.flags&(unix.IFF_UP|unix.IFF_RUNNING) != unix.IFF_UP|unix.IFF_RUNNING:
+	case r.sock == nil || l.flags&(unix.IFF_UP|unix.IFF_RUNNING) != unix.IFF_UP|unix.IFF_RUNNING:
 		r.setState(LinkDown)
 	default:
 		r.setState(LinkUp)
