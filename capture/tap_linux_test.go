@@ -10,7 +10,9 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -276,6 +278,59 @@ func surviveLinks(t *testing.T, rings int) {
 		if c := r.Counters(); c.Downs != 5 || c.Ups != 5 || c.Reopens != 2 || c.Frames != 6 || c.Dropped != 0 {
 			t.Errorf("%+v", c)
 		}
+	}
+}
+
+// TestTapFollowsName: a busy interface is renamed and another one gets its name. The ring captures from the other one, and no
+// longer from the first. An interface that gets its name back is captured from again.
+func TestTapFollowsName(t *testing.T) {
+	if !livetest.InNamespace(t) {
+		return
+	}
+	livetest.MakeLink(t)
+	r := openTap(t, capture.TapConfig{BlockSize: 64 << 10, Retire: 20 * time.Millisecond}).Rings()[0]
+	senders := []*livetest.Sender{livetest.NewSender(t, livetest.SendEnd)}
+	// busy sends a block of frames from each sender before each read, until a read has frames of the last sender only.
+	busy := func(what string) {
+		t.Helper()
+		var b capture.Batch
+		last := byte(len(senders))
+		for end := time.Now().Add(2 * time.Minute); ; {
+			for i, s := range senders {
+				for range 80 {
+					s.Send(livetest.Plain(1, i+1, 1000))
+				}
+			}
+			if err := r.ReadBatch(&b); err != nil {
+				t.Fatal(err)
+			}
+			others := slices.ContainsFunc(b.Frames[:b.N], func(f capture.Frame) bool { return f.Data[5] != last })
+			if b.N > 0 && !others && r.State() == capture.LinkUp {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s: the ring does not capture from the interface; state %s, %+v", what, r.State(), r.Counters())
+			}
+		}
+	}
+	busy("at first")
+	rename := func(from, to string) {
+		t.Helper()
+		// An interface that is up can be renamed since Linux 6.2.
+		if out, err := exec.Command("ip", "link", "set", from, "name", to).CombinedOutput(); err != nil {
+			livetest.Missing(t, "an interface that is up cannot be renamed: %v: %s", err, out)
+		}
+	}
+	rename(livetest.TapEnd, "other")
+	until(t, r, "gone", func() bool { senders[0].Send(livetest.Plain(1, 1, 1000)); return r.State() == capture.LinkGone })
+	rename("other", livetest.TapEnd)
+	busy("named again")
+	rename(livetest.TapEnd, "other")
+	livetest.MakeLinkOf(t, "vsend2", livetest.TapEnd)
+	senders = append(senders, livetest.NewSender(t, "vsend2"))
+	busy("replaced")
+	if n := r.Counters(); n.Reopens == 0 {
+		t.Errorf("%+v", n)
 	}
 }
 

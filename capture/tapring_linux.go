@@ -25,7 +25,7 @@ type Ring struct {
 	links   [1]Interface
 	packets uint64
 	checked time.Time // last check of the link
-	lost    time.Time // when the interface of sock disappeared; zero while it exists
+	lost    time.Time // when the interface of sock disappeared or got another name; zero while it has the tap's
 	quiet   int64     // see LowWatermark
 	opened  bool      // opened at least once
 	refused string    // last logged reason why the kernel did not reopen the ring
@@ -69,7 +69,6 @@ func (r *Ring) open() error {
 		stampClock: stampClock{quiet: began.UnixNano(), measured: r.cursor.measured, ahead: r.cursor.ahead},
 	}
 	r.stamp.Store(uint32(s.stamp.resolved()))
-	r.lost = time.Time{}
 	if r.opened {
 		r.count.reopens.Add(1)
 	}
@@ -80,13 +79,10 @@ func (r *Ring) open() error {
 // extend applies the tap's extended filter to the socket. Without a socket, or if its interface has disappeared, the next
 // socket gets the filter when it is opened.
 func (r *Ring) extend() error {
-	if r.sock == nil {
+	if r.sock == nil || !r.lost.IsZero() {
 		return nil
 	}
-	if err := r.sock.extend(r.tap.program); err != nil {
-		return err
-	}
-	if err := r.sock.bind(r.tap); !errors.Is(err, unix.ENODEV) {
+	if err := r.sock.admit(r.tap); !errors.Is(err, unix.ENODEV) {
 		return err
 	}
 	return nil
@@ -170,13 +166,11 @@ func (r *Ring) wait() error {
 func (r *Ring) checkLink(now time.Time) {
 	r.checked = now
 	l, err := lookUp(r.control, r.tap.cfg.Interface)
+	if r.sock != nil {
+		r.follow(err == nil && l.index == r.sock.link.index, now)
+	}
 	switch {
-	case r.sock != nil && (err != nil || l.index != r.sock.link.index):
-		if r.lost.IsZero() {
-			r.lost = now
-		}
-		r.setState(LinkGone)
-	case err != nil:
+	case err != nil || !r.lost.IsZero():
 		r.setState(LinkGone)
 	case r.sock == nil || l.flags&(unix.IFF_UP|unix.IFF_RUNNING) != unix.IFF_UP|unix.IFF_RUNNING:
 		r.setState(LinkDown)
@@ -186,6 +180,24 @@ func (r *Ring) checkLink(now time.Time) {
 	if r.sock != nil && r.lost.IsZero() {
 		r.sock.link = l
 		r.cursor.longest = r.sock.longest() // the MTU may have changed
+	}
+}
+
+// follow has the socket capture only while its interface has the tap's name. An interface that was renamed would go on
+// delivering frames, and a busy one would never let the ring run empty. Frames that already wait in the ring are the tap's.
+func (r *Ring) follow(named bool, now time.Time) {
+	var err error
+	switch {
+	case !named && r.lost.IsZero():
+		r.lost = now
+		err = r.sock.attach(nothing)
+	case named && !r.lost.IsZero():
+		if err = r.sock.admit(r.tap); err == nil {
+			r.lost = time.Time{}
+		}
+	}
+	if err != nil {
+		r.tap.cfg.Logger.Warn("cannot change the filter of the tap's ring", slog.String("interface", r.tap.cfg.Interface), slog.Any("error", err))
 	}
 }
 
@@ -215,7 +227,7 @@ func (r *Ring) drop() {
 	if err := r.sock.close(r.tap); err != nil {
 		r.tap.cfg.Logger.Warn("cannot close the tap's ring", slog.String("interface", r.tap.cfg.Interface), slog.Any("error", err))
 	}
-	r.sock, r.cursor = nil, cursor{stampClock: r.cursor.stampClock}
+	r.sock, r.lost, r.cursor = nil, time.Time{}, cursor{stampClock: r.cursor.stampClock}
 }
 
 // revive reopens the ring when there is an interface with the name again.

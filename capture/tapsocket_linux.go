@@ -129,7 +129,7 @@ func (s *socket) setUp(t *Tap) error {
 	if c.Rings > 1 && s.link.flags&unix.IFF_UP == 0 {
 		return fmt.Errorf("join the rings' group: %w", unix.ENETDOWN) // most kernels refuse it
 	}
-	if err := s.attach([]bpf.RawInstruction{{Op: returnConstant}}); err != nil {
+	if err := s.attach(nothing); err != nil {
 		return err
 	}
 	if err := s.makeRing(c); err != nil {
@@ -159,10 +159,21 @@ func (s *socket) setUp(t *Tap) error {
 			return err
 		}
 	}
-	if c.Extended {
-		return s.extend(t.program)
+	return s.admit(t)
+}
+
+// nothing is a filter that passes no frame.
+var nothing = []bpf.RawInstruction{{Op: returnConstant}}
+
+// admit has the socket take the frames that the tap's filter passes.
+func (s *socket) admit(t *Tap) error {
+	if !t.cfg.Extended {
+		return s.attach(t.filter)
 	}
-	return s.attach(t.filter)
+	if err := s.extend(t.program); err != nil {
+		return err
+	}
+	return s.bind(t)
 }
 
 // bind has the socket take the interface's frames. An extended one without its filter is bound to no
