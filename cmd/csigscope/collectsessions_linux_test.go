@@ -104,7 +104,7 @@ func collectMirrored(t *testing.T, env []string) {
 	send()
 	writeFile(t, config, fmt.Sprintf(section, 5, "collector"))
 	reload()
-	c.waitLog("changing its kind, buffer, clocks or max_sessions takes a restart", 1)
+	c.waitLog("changing its name, kind, buffer, clocks or max_sessions takes a restart", 1)
 	c.end(syscall.SIGTERM)
 
 	want := map[string]tapAnswer{

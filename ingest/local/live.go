@@ -138,6 +138,9 @@ type Ring struct {
 	// Source belongs to the pipeline once Run or Reload is called with it. In a reload, nil
 	// means the source of the running ring with the same key.
 	Source Source
+	// Before is the name of the tap in the previous plan that captures the same packets: with a Source, the ring replaces the rings
+	// of that tap. Default Name.
+	Before string
 	// Link is the link type of frames. Default Ethernet.
 	Link decode.Link
 	// Sessions returns the tap of a session; Source must then implement Sessions. It is called
@@ -151,6 +154,8 @@ type ringID struct {
 }
 
 func (t *Ring) id() ringID { return ringID{t.Name, t.Ring} }
+
+func (t *Ring) before() string { return cmp.Or(t.Before, t.Name) }
 
 // Pipeline runs the taps of one process.
 type Pipeline struct {

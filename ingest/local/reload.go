@@ -143,8 +143,8 @@ type cut struct {
 func (p *Pipeline) cutTaps(leaving []*worker, begin []*Ring, wait time.Duration) {
 	cuts := make(map[string]*cut)
 	for _, t := range begin {
-		if n := ringsOf(leaving, t.Name); n > 0 && cuts[t.Name] == nil {
-			cuts[t.Name] = &cut{now: p.cfg.Now, wait: wait, plan: p.plan, next: t, rings: n, done: make(chan struct{})}
+		if n := ringsOf(leaving, t.before()); n > 0 && cuts[t.before()] == nil {
+			cuts[t.before()] = &cut{now: p.cfg.Now, wait: wait, plan: p.plan, next: t, rings: n, done: make(chan struct{})}
 		}
 	}
 	for _, w := range leaving {
@@ -258,14 +258,14 @@ func closeCuts(leaving []*worker) (err error) {
 // ended before the cut left frames to the ring of their number, if the tap has as many rings as before. It is a
 // frame's time, not the system clock's, since network cards have their own clocks.
 func begin(t *Ring, rings []*Ring, leaving []*worker) (from int64) {
-	same := ringsOf(leaving, t.Name)
+	same := ringsOf(leaving, t.before())
 	for _, r := range rings {
 		if r.Name == t.Name {
 			same--
 		}
 	}
 	for _, w := range leaving {
-		if w.name != t.Name {
+		if w.name != t.before() {
 			continue
 		}
 		through := w.through

@@ -176,6 +176,15 @@ func TestReplacedTap(t *testing.T) {
 	}
 	counter := func(c *cable) []local.Ring { return []local.Ring{tapOf("a", 0, c.counter())} }
 	successor := func(c *cable) []local.Ring { return []local.Ring{tapOf("a", 0, &succeeding{counting: c.counter()})} }
+	renamed := func(open func(*cable) []local.Ring) func(*cable) []local.Ring {
+		return func(c *cable) []local.Ring {
+			list := open(c)
+			for i := range list {
+				list[i].Name, list[i].Before = "b", "a"
+			}
+			return list
+		}
+	}
 	for name, test := range map[string]struct {
 		before, after func(*cable) []local.Ring
 		flows         int
@@ -190,6 +199,9 @@ func TestReplacedTap(t *testing.T) {
 		"a card ahead":         {rings(3, time.Second), rings(1, time.Second), 7},
 		"counters":             {counter, counter, 1},
 		"counters that follow": {successor, successor, 1},
+		"another name":         {rings(2, 0), renamed(rings(2, 0)), 7},
+		"and more rings":       {rings(2, 0), renamed(rings(3, 0)), 7},
+		"a counter's name":     {successor, renamed(successor), 1},
 		"rings to a counter":   {rings(2, 0), successor, 7},
 		"a counter to rings":   {successor, rings(2, 0), 7},
 	} {

@@ -75,10 +75,10 @@ func TestClockChanged(t *testing.T) {
 		return got
 	}
 	old := tap(Session{Place: "mid"})
-	if reopen, err := tap(Session{Place: "sender", Weight: 2}).takeOver(old); reopen || err != nil {
+	if reopen, err := tap(Session{Place: "sender", Weight: 2}).takeOver(old, nil); reopen || err != nil {
 		t.Errorf("another place: reopen %t, %v", reopen, err)
 	}
-	if _, err := tap(Session{Place: "mid", Clock: ClockSwitch}).takeOver(old); err == nil {
+	if _, err := tap(Session{Place: "mid", Clock: ClockSwitch}).takeOver(old, nil); err == nil {
 		t.Error("another clock goes on")
 	}
 }
@@ -126,7 +126,7 @@ func TestClockOfSessions(t *testing.T) {
 	} {
 		for _, list := range [][2]sessions{{tc.one, tc.other}, {tc.other, tc.one}} {
 			old, next := tap(tc.clock, list[0]), tap(tc.clock, list[1])
-			if _, err := next.takeOver(old); (err != nil) != tc.differ {
+			if _, err := next.takeOver(old, nil); (err != nil) != tc.differ {
 				t.Errorf("%s: from %v to %v: %v", tc.name, list[0], list[1], err)
 			}
 		}

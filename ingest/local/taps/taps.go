@@ -75,6 +75,7 @@ type Tap struct {
 	mirror   *MirrorReader // nil without sessions
 	expected Expected      // of mirror
 	sessions func(session string) local.SessionTap
+	replaces string                     // name of the tap of the set before at the same place, if it has another one
 	before   func() capture.TapCounters // count of the tap that this one replaces, which goes on until its last frames are read; nil: none
 	earlier  capture.TapCounters        // totals of taps before that one
 }
@@ -83,11 +84,18 @@ type Tap struct {
 type Set map[string]*Tap
 
 // Open opens the taps of cfg. Taps of the set before, which may be nil, continue in both sets if their
-// capture settings are equal; Expect then gives them the sessions of the new set. If Open fails, only the
-// taps of before, if any, stay open.
+// capture settings are equal; Expect then gives them the sessions of the new set. A tap with another name at the same place
+// replaces the earlier one. If Open fails, only the taps of before, if any, stay open.
 func Open(cfg Config, before Set) (Set, error) {
 	taps := make(Set, len(cfg.Interfaces)+len(cfg.Mirrors))
 	var opened []*Tap
+	places := make(map[string]string) // by name
+	for i := range cfg.Interfaces {
+		places[cfg.Interfaces[i].Name] = cfg.Interfaces[i].Capture.Interface
+	}
+	for i := range cfg.Mirrors {
+		places[cfg.Mirrors[i].Name] = cfg.Mirrors[i].From
+	}
 	for i := range len(cfg.Interfaces) + len(cfg.Mirrors) {
 		var t *Tap
 		var err error
@@ -98,7 +106,7 @@ func Open(cfg Config, before Set) (Set, error) {
 		}
 		if err == nil {
 			var reopen bool
-			if reopen, err = t.takeOver(before[t.name]); reopen {
+			if reopen, err = t.takeOver(before[t.name], before.renamed(t, places)); reopen {
 				opened = append(opened, t)
 			}
 		}
@@ -120,24 +128,47 @@ func (s Set) Expect() {
 	}
 }
 
-// takeOver takes over the old tap's open sources, or opens new ones.
-func (t *Tap) takeOver(old *Tap) (reopen bool, err error) {
+// renamed returns the tap of the set at the place of t that has another name, unless the new set, whose places are listed
+// by name, has a tap of that name there; nil: none.
+func (s Set) renamed(t *Tap, places map[string]string) *Tap {
+	if old := s[t.name]; old != nil && old.from == t.from {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		if s[name].from == t.from && places[name] != t.from {
+			return s[name]
+		}
+	}
+	return nil
+}
+
+// takeOver takes over the open sources of the old tap of the same name, or opens new ones, which replace those of the tap
+// renamed, if there is one.
+func (t *Tap) takeOver(old, renamed *Tap) (reopen bool, err error) {
 	switch {
-	case old == nil:
-		err = t.open()
-		return err == nil, err
-	case reflect.DeepEqual(old.how, t.how):
+	case renamed != nil && t.fixed:
+		return false, t.needsRestart()
+	case renamed == nil && old != nil && reflect.DeepEqual(old.how, t.how):
 		t.sources, t.state, t.count, t.mirror = old.sources, old.state, old.count, old.mirror
 		t.before, t.earlier = old.before, old.earlier
 		return false, nil
-	case t.fixed && old.fixed && old.from == t.from:
-		return false, fmt.Errorf("mirror %q: changing its kind, buffer, clocks or max_sessions takes a restart", t.name)
+	case old != nil && t.fixed && old.fixed && old.from == t.from:
+		return false, t.needsRestart()
 	}
 	if err := t.open(); err != nil {
 		return false, err
 	}
-	t.before, t.earlier = old.count, old.replaced()
+	if old != nil {
+		t.before, t.earlier = old.count, old.replaced()
+	}
+	if renamed != nil {
+		t.replaces = renamed.name
+	}
 	return true, nil
+}
+
+func (t *Tap) needsRestart() error {
+	return fmt.Errorf("mirror %q: changing its name, kind, buffer, clocks or max_sessions takes a restart", t.name)
 }
 
 // newReader makes the tap of an interface for its configured reader.
@@ -305,7 +336,7 @@ func (s Set) Rings(before Set) (list []local.Ring) {
 	for _, t := range s {
 		old := before[t.name]
 		for i, source := range t.sources {
-			ring := local.Ring{Name: t.name, Ring: i, Tap: t.feed, Source: source, Sessions: t.sessions}
+			ring := local.Ring{Name: t.name, Ring: i, Tap: t.feed, Source: source, Before: t.replaces, Sessions: t.sessions}
 			if old != nil && old.sources[0] == t.sources[0] {
 				ring.Source = nil
 			}
