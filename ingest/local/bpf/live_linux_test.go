@@ -541,7 +541,7 @@ func reloads() int {
 	return 10
 }
 
-// TestInterfaceMadeAgain: the program is attached again where an interface goes away and comes back.
+// TestInterfaceMadeAgain: the program is attached again where an interface goes away and comes back. Reloads meanwhile go on.
 func TestInterfaceMadeAgain(t *testing.T) {
 	if !livetest.InNamespaceOfRoot(t) {
 		return
@@ -552,6 +552,9 @@ func TestInterfaceMadeAgain(t *testing.T) {
 	sender := livetest.NewSender(t, livetest.SendEnd)
 	sender.Send(frames...)
 	livetest.IP(t, "link", "del", livetest.SendEnd)
+	kernel.reload(s, true)
+	s.Flows.Top = 7
+	kernel.reload(s, true)
 	livetest.MakeLink(t)
 	for n := 0; attached(t) == 0; n++ {
 		if n == 6000 {
@@ -664,7 +667,7 @@ func TestWithoutCapabilities(t *testing.T) {
 			failed <- err
 			return
 		}
-		failed <- s.Try(&settings, window.TapAt("", 1))
+		failed <- s.Try(&settings, window.TapAt("", 1), true)
 	}()
 	const want = `count on "lo": CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW missing: run as root, or sudo setcap cap_bpf,cap_net_admin,cap_net_raw+ep "$(command -v csigscope)"`
 	if err := <-failed; err == nil || err.Error() != want {

@@ -50,10 +50,10 @@ func New(cfg Config) (*Source, error) {
 	return &Source{cfg: cfg, tap: tap}, nil
 }
 
-// Try checks whether the kernel can count packets under the settings for a tap: it loads the program and attaches it
-// for a moment. The error wraps ErrUnsupported if the program cannot serve the settings. A missing interface is an
-// error, as for a ring.
-func (s *Source) Try(settings *window.Settings, at window.Tap) error {
+// Try checks whether the kernel can count packets under the settings for a tap: it loads the program and, with attach,
+// attaches it for a moment. The error wraps ErrUnsupported if the program cannot serve the settings. With attach, a missing
+// interface is an error, as for a ring.
+func (s *Source) Try(settings *window.Settings, at window.Tap, attach bool) error {
 	if err := Check(settings, at); err != nil {
 		return err
 	}
@@ -61,9 +61,11 @@ func (s *Source) Try(settings *window.Settings, at window.Tap) error {
 	if err != nil {
 		return fmt.Errorf("count on %q: %w", s.cfg.Interface, err)
 	}
-	l, err := s.attachTo(c.program)
-	if err == nil {
-		err = l.Close()
+	if attach {
+		var l link.Link
+		if l, err = s.attachTo(c.program); err == nil {
+			err = l.Close()
+		}
 	}
 	return errors.Join(err, c.close())
 }

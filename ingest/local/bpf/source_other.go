@@ -18,7 +18,7 @@ type Source struct{}
 func New(Config) (*Source, error) { return nil, errNeedsLinux }
 
 // Try fails.
-func (s *Source) Try(*window.Settings, window.Tap) error { return errNeedsLinux }
+func (s *Source) Try(*window.Settings, window.Tap, bool) error { return errNeedsLinux }
 
 // Open fails.
 func (s *Source) Open(*window.Settings, window.Tap) error { return errNeedsLinux }

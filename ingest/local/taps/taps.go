@@ -100,7 +100,7 @@ func Open(cfg Config, before Set) (Set, error) {
 		var t *Tap
 		var err error
 		if i < len(cfg.Interfaces) {
-			t, err = newReader(&cfg.Interfaces[i], &cfg)
+			t, err = newReader(&cfg.Interfaces[i], &cfg, before[cfg.Interfaces[i].Name])
 		} else {
 			t, err = newMirror(&cfg.Mirrors[i-len(cfg.Interfaces)])
 		}
@@ -171,12 +171,12 @@ func (t *Tap) needsRestart() error {
 	return fmt.Errorf("mirror %q: changing its name, kind, buffer, clocks or max_sessions takes a restart", t.name)
 }
 
-// newReader makes the tap of an interface for its configured reader.
-func newReader(c *Interface, of *Config) (*Tap, error) {
+// newReader makes the tap of an interface for its configured reader; old is the one of its name, nil if there is none.
+func newReader(c *Interface, of *Config, old *Tap) (*Tap, error) {
 	if c.By != ByKernel && c.By != ByEither {
 		return newInterface(c, of)
 	}
-	t, err := newCounting(c, of)
+	t, err := newCounting(c, of, old)
 	if err == nil || c.By == ByKernel {
 		return t, err
 	}
@@ -190,8 +190,8 @@ func newReader(c *Interface, of *Config) (*Tap, error) {
 type counting struct{ bpf.Config }
 
 // newCounting makes the tap of an interface whose packets the kernel counts. It fails where the kernel or the settings do not
-// allow that, before anything is open.
-func newCounting(c *Interface, of *Config) (*Tap, error) {
+// allow that, before anything is open. If the old tap continues, its interface may be gone at the moment.
+func newCounting(c *Interface, of *Config, old *Tap) (*Tap, error) {
 	// The number of rings does not matter: each processor counts what it receives.
 	for _, refused := range [...]struct {
 		is  bool
@@ -211,7 +211,7 @@ func newCounting(c *Interface, of *Config) (*Tap, error) {
 	cfg.Logger = of.Logger
 	source, err := bpf.New(cfg)
 	if err == nil {
-		err = source.Try(of.Settings, c.At)
+		err = source.Try(of.Settings, c.At, old == nil || !reflect.DeepEqual(old.how, t.how))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("tap %q: %w", c.Name, err)
