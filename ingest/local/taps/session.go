@@ -38,16 +38,22 @@ type SessionMatch struct {
 func ParseSession(kind decode.MirrorKind, text string) (k SessionMatch, err error) {
 	address, id, both := strings.Cut(text, "/")
 	if !both {
-		if k.source, err = netip.ParseAddr(text); err == nil {
+		if k.source, err = parseSource(text); err == nil {
 			k.any = true
 			return k, nil
 		}
 		id = text
-	} else if k.source, err = netip.ParseAddr(address); err != nil {
+	} else if k.source, err = parseSource(address); err != nil {
 		return k, fmt.Errorf("session %q: expected SESSION, ADDRESS or ADDRESS/SESSION", text)
 	}
 	k.id, err = decode.ParseSessionID(kind, id)
 	return k, err
+}
+
+// parseSource reads the address of a switch. IPv4 in IPv6, such as ::ffff:192.0.2.1, is the IPv4 address that packets have.
+func parseSource(text string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(text)
+	return a.Unmap(), err
 }
 
 // find returns the settings of the most specific match.

@@ -55,6 +55,19 @@ func TestParseSession(t *testing.T) {
 	}
 }
 
+// TestMappedSession: an IPv4 address in IPv6 is that address.
+func TestMappedSession(t *testing.T) {
+	for mapped, plain := range map[string]string{"::ffff:192.0.2.1/7": "192.0.2.1/7", "::ffff:192.0.2.1": "192.0.2.1"} {
+		a, err := ParseSession(decode.MirrorERSPAN, mapped)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := ParseSession(decode.MirrorERSPAN, plain); err != nil || a != b {
+			t.Errorf("%s is %+v, %s is %+v: %v", mapped, a, plain, b, err)
+		}
+	}
+}
+
 // TestClockChanged: a changed clock changes the capture settings of a mirror, a changed place
 // does not.
 func TestClockChanged(t *testing.T) {

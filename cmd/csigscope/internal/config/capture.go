@@ -322,11 +322,16 @@ func (m *Mirror) sessions() (map[taps.SessionMatch]taps.Session, error) {
 		return nil, err
 	}
 	sessions := make(map[taps.SessionMatch]taps.Session, len(m.Sessions))
+	texts := make(map[taps.SessionMatch]string, len(m.Sessions))
 	for _, text := range slices.Sorted(maps.Keys(m.Sessions)) {
 		match, err := taps.ParseSession(kind, text)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", m.name(), err)
 		}
+		if earlier, twice := texts[match]; twice {
+			return nil, fmt.Errorf("%s: sessions: %q and %q are the same session: expected each once", m.name(), earlier, text)
+		}
+		texts[match] = text
 		s := m.Sessions[text]
 		sessions[match] = taps.Session{Place: string(s.Place), Weight: uint64(s.Weight), Clock: taps.Clock(s.Clock)}
 	}

@@ -324,7 +324,7 @@ func TestConfigurationKeys(t *testing.T) {
 		"collect.mirrors[].weight":            {"0", "4e9"},
 		"collect.mirrors[].buffer":            {"0", "2GiB"},
 		"collect.mirrors[].clock":             {"sun"},
-		"collect.mirrors[].sessions":          {"{1024: {}}", "{spine/7: {}}", "5"},
+		"collect.mirrors[].sessions":          {"{1024: {}}", "{spine/7: {}}", `{"7": {}, "07": {}}`, `{192.0.2.1/7: {}, "::ffff:192.0.2.1/7": {}}`, "5"},
 		"collect.mirrors[].sessions{}.place":  {"moon"},
 		"collect.mirrors[].sessions{}.weight": {"0", "4e9"},
 		"collect.mirrors[].sessions{}.clock":  {"sun"},
