@@ -210,6 +210,26 @@ func TestDropsAreApart(t *testing.T) {
 	}
 }
 
+// TestDropsOfTapAgain: a tap that one reload removes and another one adds again counts its drops from 0.
+func TestDropsOfTapAgain(t *testing.T) {
+	r := newRecording(t, time.Unix(1_700_000_000, 0))
+	tap := r.cfg.Tap
+	r.kernel.Dropped = 4
+	r.second(1, 0)
+	r.cfg.Tap = func(string) Tap { return nil }
+	r.barrier()
+	r.cfg.Tap, r.kernel = tap, capture.TapCounters{Dropped: 8}
+	r.last = true
+	r.second(1, 0)
+	drops := uint64(0)
+	for _, row := range r.written {
+		drops += row.KernelDrops
+	}
+	if drops != 5+9 {
+		t.Errorf("%d drops, want 14", drops)
+	}
+}
+
 // TestDropsAtSetBack: the clock is set back while the kernel drops packets. All losses are in gaps that end after they
 // begin, and the row does not begin in the future. A process that finds a waiting gap of an earlier release, which ends
 // before it begins, writes it.

@@ -62,6 +62,7 @@ func (g *ringRecord) frames(s *local.RingStats, t Tap, before, now time.Time) {
 		row.To = max(row.To, last)
 	}
 	if t == nil {
+		g.taken, g.lost = capture.TapCounters{}, 0 // if the tap comes back, it counts from 0
 		return
 	}
 	if s.Session != "" {
