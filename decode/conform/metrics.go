@@ -155,7 +155,7 @@ func (m *Metrics) judge(port string, table *csig.Table, from uint32, after *sigh
 		return 0, false
 	}
 	was, is, looser := table.Code(from), table.Code(after.S), beyond(table, from)
-	left := is == was && !(looser && after.S != from) // the device wrote nothing
+	left := is == was && (!looser || after.S == from) // the device wrote nothing
 	direction := table.Aggregation().Direction()
 	var known, gone, explains, stays bool
 	for _, s := range held {

@@ -29,7 +29,7 @@ func (j *Judge) pair(before, after *sighting) {
 		j.broke(TypeChanged, before, after)
 		return
 	}
-	if before.R != after.R && !(j.cfg.Role == Ingress && after.R == 0) {
+	if before.R != after.R && (j.cfg.Role != Ingress || after.R != 0) {
 		j.broke(ReservedChanged, before, after)
 	}
 	if j.trimBit(before, after) {

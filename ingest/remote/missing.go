@@ -42,16 +42,14 @@ const maxMissing = 1024
 // lostHere is the prefix of gap reasons that an exporter reports.
 const lostHere = "exporter_"
 
-// add records a lost item, and reports whether it is one of which nothing was known: not a gap of
-// an earlier loss.
-func (m *missing) add(reason string, item proto.Message) (isNew bool) {
+// add records a lost item.
+func (m *missing) add(reason string, item proto.Message) {
 	switch item := item.(type) {
 	case *wire.Block:
 		m.addBlock(reason, item)
 	case *wire.Record:
-		return m.addRecord(reason, item)
+		m.addRecord(reason, item)
 	}
-	return true
 }
 
 // addEntry records a lost record of the spool by its label, or by its time if the label is lost
