@@ -240,6 +240,50 @@ func TestVerifyFoldedGaps(t *testing.T) {
 	}
 }
 
+// TestVerifyBehindGap has a minute at noon that is not the sum of its seconds: it is a fault unless a gap
+// has rows of that very minute.
+func TestVerifyBehindGap(t *testing.T) {
+	s := openStore(t)
+	run := Run{Source: aggregate.Source{Producer: 7, Incarnation: 8, Epoch: 9}, Mode: RunLive, Name: "eth0"}
+	day := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -1)
+	noon := day.Add(12 * time.Hour)
+	if err := s.BeginRun(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	write(t, s, blocks([]row{delayRow(run.Source, 1, noon, time.Second, 1), delayRow(run.Source, 2, noon, time.Minute, 2)}))
+	if err := s.EndRun(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		from, to time.Duration // of the gap, from noon
+		broken   bool
+	}{
+		{-time.Minute, 0, true},
+		{-time.Minute, time.Nanosecond, false},
+		{0, 0, false},
+		{59 * time.Second, time.Minute, false},
+		{time.Minute, time.Minute, true},
+		{time.Minute, 2 * time.Minute, true},
+	} {
+		truncate(t, s, "gaps")
+		lost := lossExtent{7, 8, 9, int64(time.Second), noon.Add(test.from).UnixNano(), noon.Add(test.to).UnixNano(), 1, 1}
+		if err := s.sendGaps(t.Context(), gapsOf([]lossExtent{lost}, string(lostFull), 9, time.Now())); err != nil {
+			t.Fatal(err)
+		}
+		broken := false
+		v := &verifier{Store: s, options: VerifyOptions{Now: time.Now()}, found: func(Finding) error {
+			broken = true
+			return nil
+		}}
+		if err := errors.Join(v.prepare(t.Context()), v.folds(t.Context(), secondTable, day)); err != nil {
+			t.Fatal(err)
+		}
+		if broken != test.broken {
+			t.Errorf("gap from %s to %s: a fault: %t, want %t", test.from, test.to, broken, test.broken)
+		}
+	}
+}
+
 func TestVerifyRuns(t *testing.T) {
 	sequential(t)
 	s := openStore(t)

@@ -106,8 +106,10 @@ FROM %s.%s FINAL WHERE %s AND %s`,
 	}
 	overflow := fmt.Sprintf("(slot, producer, incarnation, config_epoch) IN (%s UNION DISTINCT %s)",
 		v.overflown(g, length, from, piece), v.overflown(g+1, length, from, piece))
-	given := fmt.Sprintf(`SELECT arrayJoin(range(intDiv(toUnixTimestamp64Nano(greatest(window_from, toDateTime64('%[1]s', 9, 'UTC'))), %[3]d), intDiv(toUnixTimestamp64Nano(least(window_to, toDateTime64('%[2]s', 9, 'UTC'))), %[3]d) + 1)), producer, incarnation, epoch
-FROM %[4]s.current_gaps WHERE reason NOT IN %[5]s AND resolution_ns BETWEEN if(reason = '%[7]s', %[3]d, %[6]d) AND %[3]d AND window_to >= '%[1]s' AND window_from < '%[2]s'`, stamp(from), stamp(from.Add(piece)), length, v.database, neverTaken, max(resolutionTableAt(g).Length.Nanoseconds(), 1), GapOpen)
+	given := fmt.Sprintf(`SELECT arrayJoin(range(intDiv(toUnixTimestamp64Nano(greatest(window_from, toDateTime64('%[1]s', 9, 'UTC'))) AS first, %[3]d),
+greatest(intDiv(toUnixTimestamp64Nano(least(window_to, toDateTime64('%[2]s', 9, 'UTC'))) - 1, %[3]d), intDiv(first, %[3]d)) + 1)), producer, incarnation, epoch
+FROM %[4]s.current_gaps WHERE reason NOT IN %[5]s AND resolution_ns BETWEEN if(reason = '%[7]s', %[3]d, %[6]d) AND %[3]d AND (window_to > '%[1]s' OR window_from = '%[1]s') AND window_from < '%[2]s'`,
+		stamp(from), stamp(from.Add(piece)), length, v.database, neverTaken, max(resolutionTableAt(g).Length.Nanoseconds(), 1), GapOpen)
 	return fmt.Sprintf(`SELECT count(), any(concat('window ', toString(fromUnixTimestamp64Nano(toInt64(slot) * %[1]d, 'UTC')), ', producer ', toString(producer), ', incarnation ', toString(incarnation), ', signal ', toString(signal), ', kind ', toString(source_kind),
 ', cell ', toString(src), ' to ', toString(dst), ': ', toString(f_observations), ' observations in the finer windows, ', toString(c_observations), ' in the coarser one'))
 FROM
