@@ -65,8 +65,8 @@ type gap struct {
 	ID     uint64 `json:"id"` // of the lost rows: the same gap replaces itself
 	At     int64  `json:"at"` // Unix ns
 
-	// The class and the sequence numbers of the outbox records with the rows; zero if they were
-	// in none. The numbers are zero if no record can be read.
+	// The class and the sequence numbers of the outbox records with the rows; zero if the rows were
+	// in none. The numbers are zero if no record reached the outbox, or none can be read.
 	LogClass string `json:"log_class,omitempty"`
 	FirstSeq uint64 `json:"first_seq,omitempty"`
 	LastSeq  uint64 `json:"last_seq,omitempty"`
@@ -98,7 +98,7 @@ const (
 	gapTrimmedFindings = "trimmed_findings"
 )
 
-// inLog sets the outbox records that held the rows of the gaps.
+// inLog sets the outbox records with the rows of the gaps.
 func inLog(list []gap, class string, first, last uint64) []gap {
 	for i := range list {
 		list[i].LogClass, list[i].FirstSeq, list[i].LastSeq = class, first, last

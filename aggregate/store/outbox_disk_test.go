@@ -154,7 +154,7 @@ func TestDiskFails(t *testing.T) {
 			t.Errorf("%d observations, gaps %v, %d lost, want 10, one, 10", f.observations(), f.gaps, lost)
 		}
 		for g := range f.gaps {
-			if g.Reason != string(lostDisk) || g.Rows != 10 || g.Producer != 3 {
+			if g.Reason != string(lostDisk) || g.Rows != 10 || g.Producer != 3 || g.LogClass != "partials_1s" {
 				t.Errorf("gap %+v", g)
 			}
 		}

@@ -223,7 +223,7 @@ func (d *delivery) dropRecords(reason outbox.Reason, group []pending, class int)
 		if p.label == nil {
 			continue // marks: the previous ones stay
 		}
-		err := d.appendGaps(gapsOf(p.label.Parts, string(reason), xxhash.Sum64(p.Label), d.now()))
+		err := d.appendGaps(inLog(gapsOf(p.label.Parts, string(reason), xxhash.Sum64(p.Label), d.now()), d.log.ClassName(p.Class), 0, 0))
 		d.log.Count(reason, outbox.Lost{Records: 1, Weight: p.Weight})
 		d.lose(p.label.Parts, 1, true)
 		d.logger.Error("rows lost: they could not be written to the outbox", slog.String("reason", string(reason)), slog.String("class", d.log.ClassName(p.Class)),

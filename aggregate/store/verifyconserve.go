@@ -23,9 +23,9 @@ type holding struct {
 const maxHoldings = 100_000
 
 // holdings reads the taps' counts of ended runs, and the observations missing in their gaps. It
-// skips runs whose tap rows were lost, and runs whose open windows were given up, which cannot be
-// compared; packets that were never accepted are in no row. A live run that is still going has
-// not ended.
+// skips runs that may have lost tap rows, and runs whose open windows were given up, which cannot be
+// compared; packets that were never accepted are in no row, and flows and findings are not compared.
+// A live run that is still going has not ended.
 func (v *verifier) holdings(ctx context.Context) error {
 	v.held = map[aggregate.Source]*holding{}
 	query := fmt.Sprintf(`SELECT producer, incarnation, epoch, %[8]s, least(started, oldest) > '%[2]s', least(started, oldest) > '%[3]s' FROM
@@ -34,8 +34,8 @@ INNER JOIN
 (SELECT producer, incarnation, epoch, maxIf(at, state = 'started') AS started FROM %[1]s.runs GROUP BY producer, incarnation, epoch
 HAVING countIf(state = 'done') > 0 AND (countIf(mode = 'live') = 0 OR maxIf(at, state = 'done') > started)) AS r
 USING (producer, incarnation, epoch)
-WHERE (producer, incarnation, epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[1]s.current_gaps WHERE resolution_ns = 0 AND reason NOT IN %[5]s AND reason NOT IN %[7]s OR reason = '%[6]s')
-ORDER BY started DESC LIMIT %[4]d`, v.database, v.outlived(secondTable), v.outlived(minuteTable), maxHoldings, neverTaken, GapOpen, untouchedTaps, saturated("counted"))
+WHERE (producer, incarnation, epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[1]s.current_gaps WHERE resolution_ns = 0 AND reason NOT IN %[5]s AND reason NOT IN %[7]s AND log_class NOT IN ('%[9]s', '%[10]s') OR reason = '%[6]s')
+ORDER BY started DESC LIMIT %[4]d`, v.database, v.outlived(secondTable), v.outlived(minuteTable), maxHoldings, neverTaken, GapOpen, untouchedTaps, saturated("counted"), className(flowsClass), className(findingsClass))
 	err := v.ask(ctx, query, func(rows driver.Rows) error {
 		var s aggregate.Source
 		var h holding

@@ -70,7 +70,7 @@ func (v *verifier) findings(ctx context.Context) error {
 // gaps also reports missing rows: they are not a fault of the stored ones.
 func (v *verifier) gaps(ctx context.Context) error {
 	of := Finding{Table: "gaps"}
-	example := "concat('producer ', toString(producer), ', incarnation ', toString(incarnation), ', ', reason, ', ', toString(window_from), ' to ', toString(window_to), if(log_class = '', '', concat(', records ', toString(first_seq), ' to ', toString(last_seq), ' of class ', log_class)))"
+	example := "concat('producer ', toString(producer), ', incarnation ', toString(incarnation), ', ', reason, ', ', toString(window_from), ' to ', toString(window_to), if(log_class = '', '', concat(', class ', log_class)), if(last_seq = 0, '', concat(', records ', toString(first_seq), ' to ', toString(last_seq))))"
 	err := v.each(ctx, of, example, "1", []check{
 		{"times in the wrong order", "window_from > window_to"},
 		{"gap with observations and no rows", "observations > 0 AND rows = 0 AND reason NOT IN " + neverTaken},

@@ -180,9 +180,9 @@ func TestVerifyRecords(t *testing.T) {
 		t.Helper()
 		exec("INSERT INTO csigscope.runs (producer, incarnation, epoch, mode, state, name) SELECT DISTINCT producer, incarnation, epoch, 'live', '" + state + "', name FROM csigscope.runs")
 	}
-	gap := func(reason string) {
+	gap := func(reason, class string) {
 		t.Helper()
-		exec("INSERT INTO csigscope.gaps (producer, incarnation, epoch, resolution_ns, window_from, window_to, reason, at) SELECT DISTINCT producer, incarnation, epoch, 0, now64(9), now64(9), '" + reason + "', now64(3) FROM csigscope.runs")
+		exec("INSERT INTO csigscope.gaps (producer, incarnation, epoch, resolution_ns, window_from, window_to, reason, at, log_class) SELECT DISTINCT producer, incarnation, epoch, 0, now64(9), now64(9), '" + reason + "', now64(3), '" + class + "' FROM csigscope.runs")
 	}
 	for _, step := range []struct {
 		name string
@@ -191,8 +191,10 @@ func TestVerifyRecords(t *testing.T) {
 	}{
 		{"goes on", func() { live("started") }, false},
 		{"done", func() { live("done") }, true},
-		{"was killed", func() { gap(GapRestart) }, true},
-		{"rows of taps lost", func() { gap("full") }, false},
+		{"was killed", func() { gap(GapRestart, "") }, true},
+		{"flows lost", func() { gap(string(lostFull), className(flowsClass)) }, true},
+		{"findings lost", func() { gap(string(lostRefused), className(findingsClass)) }, true},
+		{"rows of taps lost", func() { gap(string(lostDisk), className(tapsClass)) }, false},
 	} {
 		step.do()
 		if got := recordFaults(t, s)[counted] > 0; got != step.want {
