@@ -16,7 +16,7 @@ type Producer struct {
 	ID        uint64
 	Name      string    // of the tap, or EXPORTER/STREAM
 	Last      time.Time // start of its last minute with rows; zero for none in the time that was read
-	Forgotten bool      // see Forget: it has written nothing since
+	Forgotten bool      // see Forget: it has neither started nor written since
 }
 
 // ExpectFor is how long a producer is expected after its last rows.
@@ -29,10 +29,10 @@ const MaxProducers = 1 << 12
 var ErrNoProducer = errors.New("no live producer has this name (to dismiss one that never started, remove it from the fabric file, the token file or the configuration)")
 
 // Producers returns the live producers that wrote since a time, and the forgotten ones, the
-// latest first. A start of its tap counts as writing. It reads two columns of the rows of 1 min since
+// latest first. A start of its tap counts as writing. It reads three columns of the rows of 1 min since
 // then, and of those of 1 s of the last minutes.
 func (s *Store) Producers(ctx context.Context, since time.Time) ([]Producer, error) {
-	query := fmt.Sprintf(`SELECT producer, name, seen, greatest(began, seen) AS last, forgotten >= last AS dismissed FROM
+	query := fmt.Sprintf(`SELECT producer, name, seen, greatest(began, seen) AS last, forgotten >= greatest(began, written) AS dismissed FROM
 (SELECT producer, argMax(name, at) AS name, maxIf(at, state = 'started') AS began FROM %[1]s.runs WHERE mode = 'live' GROUP BY producer) AS r
 LEFT JOIN (%[4]s) AS p USING producer
 LEFT JOIN (SELECT producer, max(at) AS forgotten FROM %[1]s.forgotten GROUP BY producer) AS f USING producer
@@ -51,10 +51,11 @@ ORDER BY last DESC, producer LIMIT %[3]d`, s.database, stamp(since), MaxProducer
 	return list, err
 }
 
-// lastMinutes is the query for the last minute since a time in which each producer has rows.
+// lastMinutes is the query for the last minute since a time in which each producer has rows, and the
+// last one in which it wrote, as in lastWindows.
 func (s *Store) lastMinutes(since time.Time) string {
 	_, end := Everything()
-	return fmt.Sprintf("SELECT producer, max(toStartOfInterval(last, INTERVAL 1 MINUTE)) AS seen FROM (%s UNION ALL %s) GROUP BY producer",
+	return fmt.Sprintf("SELECT producer, max(toStartOfInterval(p.last, INTERVAL 1 MINUTE)) AS seen, max(toStartOfInterval(p.written, INTERVAL 1 MINUTE)) AS written FROM (%s UNION ALL %s) AS p GROUP BY producer",
 		s.lastWindows(minuteTable, "producer", since, end), s.lastWindows(secondTable, "producer", later(since, time.Now().Add(-unclosed)), end))
 }
 
@@ -75,7 +76,7 @@ type ProducerCounts struct{ Expected, Present uint64 }
 // seconds come first.
 const unclosed = 5 * time.Minute
 
-// CountProducers counts the producers of a range. It reads four columns of the rows of 1 min, and
+// CountProducers counts the producers of a range. It reads five columns of the rows of 1 min, and
 // those of 1 s at the end of the range.
 func (s *Store) CountProducers(ctx context.Context, from, to time.Time) (c ProducerCounts, err error) {
 	if err := checkRange(from, to); err != nil {
@@ -88,10 +89,10 @@ func (s *Store) CountProducers(ctx context.Context, from, to time.Time) (c Produ
 		since = expected
 	}
 	query := fmt.Sprintf(`SELECT count(), countIf(present) FROM
-(SELECT producer, max(last) AS seen, seen >= '%[2]s' AS present FROM (%[3]s UNION ALL %[4]s)
+(SELECT producer, max(w.last) AS seen, max(w.written) AS written, seen >= '%[2]s' AS present FROM (%[3]s UNION ALL %[4]s) AS w
  WHERE (producer, incarnation, config_epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[1]s.superseded) GROUP BY producer) AS p
 LEFT JOIN (SELECT producer, max(at) AS forgotten FROM %[1]s.forgotten GROUP BY producer) AS f USING producer
-WHERE present OR seen >= '%[5]s' AND forgotten < seen AND producer IN (SELECT producer FROM %[1]s.runs WHERE mode = 'live')`,
+WHERE present OR seen >= '%[5]s' AND forgotten < written AND producer IN (SELECT producer FROM %[1]s.runs WHERE mode = 'live')`,
 		s.database, stamp(from), s.lastWindows(minuteTable, ofRuns, since, to), s.lastWindows(secondTable, ofRuns, later(from, to.Add(-unclosed)), to), stamp(expected))
 	err = s.query(ctx, s.reader, "count producers", query, func(rows driver.Rows) error { return rows.Scan(&c.Expected, &c.Present) })
 	return c, err
@@ -100,16 +101,17 @@ WHERE present OR seen >= '%[5]s' AND forgotten < seen AND producer IN (SELECT pr
 // ofRuns are the columns that tell runs apart.
 const ofRuns = "producer, incarnation, config_epoch"
 
-// lastWindows is the query for the last window in a range, for each value of some columns.
+// lastWindows is the query for the last window in a range, for each value of some columns, and for the
+// last time of writing: that of a window or, if the clock of its tap was ahead, of storing it.
 func (s *Store) lastWindows(g int, columns string, from, to time.Time) string {
 	at := resolutionTableAt(g)
-	return fmt.Sprintf(`SELECT %[6]s, max(window_start) AS last FROM %[1]s.%[2]s
+	return fmt.Sprintf(`SELECT %[6]s, max(window_start) AS last, max(least(window_start, toDateTime64(stored_at, 9, 'UTC'))) AS written FROM %[1]s.%[2]s
 WHERE %[3]s(window_start) >= %[3]s(toDateTime64('%[4]s', 9, 'UTC')) AND window_start >= '%[4]s' AND window_start < '%[5]s'
 GROUP BY %[6]s`, s.database, at.table(), at.KeyStart, stamp(from), stamp(to), columns)
 }
 
-// Forget tells collectors not to expect a producer until it starts or writes again, after its last
-// minute so far: the tap's clock may have been ahead. The name is a Producer's, or its ID in
+// Forget tells collectors not to expect a producer until it starts or writes again, in a minute that
+// begins later by the server's clock: the tap's may be ahead. The name is a Producer's, or its ID in
 // hexadecimal. If producers of several hosts share a name, it forgets and returns all of them.
 func (s *Store) Forget(ctx context.Context, name string) (list []Producer, err error) {
 	if s.writer == nil {
@@ -127,8 +129,7 @@ LEFT JOIN (%s) AS p USING producer ORDER BY producer LIMIT %d`, s.database, whic
 		p := Producer{Forgotten: true}
 		err := rows.Scan(&p.ID, &p.Name, &p.Last)
 		p.Last = orZero(p.Last)
-		end := later(time.Unix(0, 0), p.Last.Add(time.Minute))
-		list, values = append(list, p), append(values, fmt.Sprintf("(%d, greatest(now64(9, 'UTC'), toDateTime64('%s', 9, 'UTC')))", p.ID, stamp(end)))
+		list, values = append(list, p), append(values, fmt.Sprintf("(%d)", p.ID))
 		return err
 	})
 	if err != nil {
@@ -137,6 +138,6 @@ LEFT JOIN (%s) AS p USING producer ORDER BY producer LIMIT %d`, s.database, whic
 	if len(list) == 0 {
 		return nil, fmt.Errorf("forget %q: %w", name, ErrNoProducer)
 	}
-	statement := fmt.Sprintf("INSERT INTO %s.forgotten (producer, at) VALUES %s", s.database, strings.Join(values, ", "))
+	statement := fmt.Sprintf("INSERT INTO %s.forgotten (producer) VALUES %s", s.database, strings.Join(values, ", "))
 	return list, s.describe("forget "+name, s.names.Exec(ctx, statement))
 }

@@ -80,14 +80,58 @@ func TestProducers(t *testing.T) {
 	forget("abc", 1) // whose clock was ahead
 	want(time.Hour, "1 host1/eth0 true", "4 eth0 true", "5 eth0 true", "abc it's true")
 	begin(1, 2, RunLive, "host1/eth0")
-	lastRows[wrote.Producer] = soon.Add(2 * time.Minute)
-	write(row{source: wrote, resolution: int64(time.Minute), window: soon.Add(2 * time.Minute).UnixNano()})
+	plant(t, s, "partials_1m", "producer = 0xabc", map[string]string{"stored_at": "stored_at + 120"}) // it writes on
 	want(-time.Hour, "1 host1/eth0 false", "4 eth0 true", "5 eth0 true", "abc it's false")
+	plant(t, s, "partials_1s", "producer = 5", map[string]string{"stored_at": "stored_at + 120"}) // its last rows, late
+	want(-time.Hour, "1 host1/eth0 false", "4 eth0 true", "5 eth0 true", "abc it's false")
+	plant(t, s, "partials_1s", "producer = 5", map[string]string{"window_start": "window_start + toIntervalSecond(120)", "stored_at": "stored_at + 120"})
+	lastRows[five.Producer] = now.Truncate(time.Minute).Add(2 * time.Minute)
+	want(-time.Hour, "1 host1/eth0 false", "4 eth0 true", "5 eth0 false", "abc it's false")
 	for _, name := range []string{"", "nobody", "capture.pcap", "3", "' OR 1"} {
 		if _, err := s.Forget(ctx, name); !errors.Is(err, ErrNoProducer) {
 			t.Errorf("forget %q: %v", name, err)
 		}
 	}
+}
+
+// TestForgetAhead: a tap whose clock is far ahead is dismissed, also after a merge, and is expected again
+// once it starts.
+func TestForgetAhead(t *testing.T) {
+	s, ctx := openStore(t), t.Context()
+	run := Run{Source: aggregate.Source{Producer: 7, Incarnation: 1, Epoch: 9}, Mode: RunLive, Name: "eth0"}
+	last := time.Date(2105, 6, 1, 0, 0, 0, 0, time.UTC)
+	if err := s.BeginRun(ctx, run); err != nil {
+		t.Fatal(err)
+	}
+	write(t, s, blocks([]row{delayRow(run.Source, 1, last, time.Minute, 3)}))
+	want := func(when string, forgotten bool) {
+		t.Helper()
+		list, err := s.Producers(ctx, time.Now().Add(-ExpectFor))
+		if err != nil || len(list) != 1 || !list[0].Last.Equal(last) || list[0].Forgotten != forgotten {
+			t.Errorf("%s: %+v, %v, want forgotten: %t", when, list, err, forgotten)
+		}
+		expected := uint64(1)
+		if forgotten {
+			expected = 0
+		}
+		if c, err := s.CountProducers(ctx, last.Add(time.Hour), last.Add(2*time.Hour)); err != nil || c.Expected != expected {
+			t.Errorf("%s: %+v, %v, want %d expected", when, c, err, expected)
+		}
+	}
+	want("wrote", false)
+	if _, err := s.Forget(ctx, "eth0"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.migrator.Exec(ctx, "OPTIMIZE TABLE csigscope.forgotten FINAL"); err != nil {
+		t.Fatal(err)
+	}
+	want("forgotten", true)
+	run.Incarnation = 2
+	if err := s.BeginRun(ctx, run); err != nil {
+		t.Fatal(err)
+	}
+	plant(t, s, "partials_1m", "producer = 7", map[string]string{"incarnation": "2", "stored_at": "stored_at + 120"})
+	want("started and wrote again", false)
 }
 
 // TestCountProducers: the producers of a range are those with rows in it, and the live ones that
