@@ -52,6 +52,10 @@ var overflow = map[string]string{
 	settingResultRows: "result_overflow_mode",
 }
 
+// meanings are settings that have to be off: with them, outer joins and aggregates of nothing give
+// NULL. Views switch them off by themselves.
+var meanings = []string{"join_use_nulls", "aggregate_functions_null_for_empty"}
+
 func (l Limits) settings() map[string]uint64 {
 	return map[string]uint64{
 		settingTime:       uint64(math.Ceil(l.Time.Seconds())),
@@ -68,9 +72,10 @@ type probed struct {
 	fixed    bool    // the user may not change it
 }
 
-// constrained returns the settings to send. Settings that the user may not change keep the
-// administrator's values: sending them would be refused.
-func (l Limits) constrained(server map[string]probed) clickhouse.Settings {
+// constrained returns the settings to send, limits and meanings. Settings that the user may not change
+// keep the administrator's values: sending them would be refused. It fails if such a value changes the
+// results.
+func (l Limits) constrained(server map[string]probed) (clickhouse.Settings, error) {
 	send := clickhouse.Settings{}
 	changeable := func(name string) bool {
 		p, known := server[name]
@@ -92,7 +97,16 @@ func (l Limits) constrained(server map[string]probed) clickhouse.Settings {
 			send[mode] = "throw"
 		}
 	}
-	return send
+	for _, name := range meanings {
+		switch {
+		case number(server[name].value) == 0:
+		case !changeable(name):
+			return nil, fmt.Errorf("use the settings of the server's user: %s = %s, which makes results wrong and which the user may not change: set it to 0 in the user's profile", name, server[name].value)
+		default:
+			send[name] = uint64(0)
+		}
+	}
+	return send, nil
 }
 
 // number parses a setting's value; text that is not a number gives 0, which is no limit.
@@ -112,13 +126,13 @@ func (s *Store) limitQuestions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.settings = s.limits.constrained(server)
-	return nil
+	s.settings, err = s.limits.constrained(server)
+	return err
 }
 
 // probeSettings reads the settings and constraints of a connection's user.
 func (s *Store) probeSettings(ctx context.Context, conn driver.Conn) (map[string]probed, error) {
-	names := []string{settingReadOnly}
+	names := append([]string{settingReadOnly}, meanings...)
 	for name := range s.limits.settings() {
 		names = append(names, name)
 	}
@@ -152,7 +166,7 @@ type undated struct{ context.Context }
 // Deadline implements context.Context.
 func (undated) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// within applies the limits to a question, as far as the server's user may set them.
+// within applies the limits and meanings to a question, as far as the server's user may set them.
 func (s *Store) within(ctx context.Context) context.Context {
 	return clickhouse.Context(undated{ctx}, clickhouse.WithSettings(s.settings))
 }

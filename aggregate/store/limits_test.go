@@ -21,6 +21,7 @@ func TestConstrained(t *testing.T) {
 			"readonly": {value: "0"}, "max_execution_time": {value: "0"}, "max_rows_to_read": {value: "0"},
 			"max_memory_usage": {value: "0"}, "max_result_rows": {value: "0"},
 			"timeout_overflow_mode": {value: "throw"}, "read_overflow_mode": {value: "throw"}, "result_overflow_mode": {value: "throw"},
+			"join_use_nulls": {value: "0"}, "aggregate_functions_null_for_empty": {value: "0"},
 		}
 		for name, p := range change {
 			m[name] = p
@@ -52,11 +53,14 @@ func TestConstrained(t *testing.T) {
 		"at least":               {free(map[string]probed{"max_result_rows": {value: "0", min: text("50"), max: text("60")}}), all(clickhouse.Settings{"max_result_rows": uint64(50)})},
 		"cut instead of refused": {free(map[string]probed{"result_overflow_mode": {value: "break"}}), all(clickhouse.Settings{"result_overflow_mode": "throw"})},
 		"cut, and fixed":         {free(map[string]probed{"result_overflow_mode": {value: "break", fixed: true}}), all(nil)},
+		"NULL in joins":          {free(map[string]probed{"join_use_nulls": {value: "1"}}), all(clickhouse.Settings{"join_use_nulls": uint64(0)})},
+		"NULL of nothing, fixed": {free(map[string]probed{"aggregate_functions_null_for_empty": {value: "1", fixed: true}}), nil},
 		"no number":              {free(map[string]probed{"max_memory_usage": {value: "auto(5)"}}), all(nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, limits.constrained(tt.server)); diff != "" {
-				t.Error(diff)
+			got, err := limits.constrained(tt.server)
+			if diff := cmp.Diff(tt.want, got); diff != "" || (err != nil) != (tt.want == nil) {
+				t.Error(err, diff)
 			}
 		})
 	}
@@ -71,7 +75,7 @@ func TestProbe(t *testing.T) {
 	}{{chdb.RoleReader, false}, {chdb.RoleMigrator, true}} {
 		s := open(t, Options{Reader: engine.ClickHouseOptions(tt.role)})
 		server, err := s.probeSettings(t.Context(), s.reader)
-		if err != nil || len(server) != 1+len(s.limits.settings())+len(overflow) {
+		if err != nil || len(server) != 1+len(meanings)+len(s.limits.settings())+len(overflow) {
 			t.Fatalf("%d settings, %v", len(server), err)
 		}
 		if got := len(s.settings) > 0; got != tt.want {

@@ -73,7 +73,7 @@ type Store struct {
 	schema   []migration // in the order of application
 	logger   *slog.Logger
 	limits   Limits
-	settings clickhouse.Settings // the limits that the reader's user may set
+	settings clickhouse.Settings // the limits and meanings that the reader's user may set
 	maxRows  int
 
 	thresholds aggregate.Thresholds

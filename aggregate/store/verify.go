@@ -138,7 +138,10 @@ func (v *verifier) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v.settings = Limits{Time: verifyTime, ReadRows: 1 << 62, Memory: v.limits.Memory, ResultRows: maxVerifyRows}.constrained(server)
+	v.settings, err = Limits{Time: verifyTime, ReadRows: 1 << 62, Memory: v.limits.Memory, ResultRows: maxVerifyRows}.constrained(server)
+	if err != nil {
+		return err
+	}
 	if server[settingReadOnly].value != "1" {
 		v.spill = fmt.Sprintf("\nSETTINGS do_not_merge_across_partitions_select_final = 1, max_bytes_before_external_group_by = %d", verifySpill)
 		if v.layout.clustered() {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
@@ -69,6 +71,33 @@ func TestViewsWithBoundParameters(t *testing.T) {
 	}
 	if asked < 5*numResolutionTables+3 {
 		t.Errorf("%d views asked", asked)
+	}
+}
+
+// TestViewsWithoutNulls: the settings of a user's profile that make NULL of missing values change no
+// row of a view.
+func TestViewsWithoutNulls(t *testing.T) {
+	s := covered(t)
+	during := fmt.Sprintf("from = '%s', to = '%s'", stamp(testStart), stamp(testStart.Add(time.Minute)))
+	for _, view := range []string{
+		"current_gaps", "superseded", "cells_1s(signal = 2, level = 1, onset = 0.05, clear = 0.02, " + during + ")",
+		"top_locations_1s(signal = 2, level = 1, " + during + ")", "coverage_windows_1s(step_ns = 1000000000, " + during + ")",
+	} {
+		read := func(settings string) (list []string) {
+			t.Helper()
+			query := fmt.Sprintf("SELECT formatRow('JSONEachRow', *) AS row FROM %s.%s ORDER BY row%s", s.database, view, settings)
+			if err := s.query(t.Context(), s.migrator, "read view", query, func(rows driver.Rows) error {
+				list = append(list, "")
+				return rows.Scan(&list[len(list)-1])
+			}); err != nil {
+				t.Fatalf("%s: %v", view, err)
+			}
+			return list
+		}
+		want := read("")
+		if diff := cmp.Diff(want, read(" SETTINGS join_use_nulls = 1, aggregate_functions_null_for_empty = 1")); diff != "" || len(want) == 0 && view != "superseded" {
+			t.Errorf("%s: %d rows (-without +with):\n%s", view, len(want), diff)
+		}
 	}
 }
 

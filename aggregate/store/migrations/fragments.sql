@@ -1,6 +1,11 @@
 {{- /* Parts of several views. Partials are read once, by the narrowest range of the key;
 everything after the first GROUP BY works on few rows. */ -}}
 
+{{- /* Without the last two, outer joins and aggregates of nothing give NULL for some users. */ -}}
+{{define "settings" -}}
+SETTINGS do_not_merge_across_partitions_select_final = 1, join_use_nulls = 0, aggregate_functions_null_for_empty = 0
+{{- end}}
+
 {{- /* The key starts with a function of window_start; conditions on window_start alone
 would not use it. As a hint it is left to the index, and not worked out for every row. */ -}}
 {{define "span" -}}

@@ -1,6 +1,7 @@
 -- The views. They define the analytics, so that Grafana, the API and the commands share one
 -- definition. They are created after the newest tables, and may be edited: a database whose views
--- have another text gets all of them again. All parameters of a view are required.
+-- have another text gets all of them again. All parameters of a view are required. Each view ends in
+-- the settings that it relies on, whatever the profile of the user has.
 --
 -- Rows hold UInt64, which a few rows may fill. Views add them as UInt128, and the results keep
 -- that type: 2^64 rows fit. Means and shares divide them as Float64.
@@ -34,7 +35,8 @@ FROM
     GROUP BY producer
     HAVING count() > 1
 )
-ARRAY JOIN passes AS pass;
+ARRAY JOIN passes AS pass
+{{template "settings"}};
 
 -- Gaps, without those of captures that have since been replayed to the end.
 CREATE OR REPLACE VIEW {{.Database}}.current_gaps AS
@@ -48,7 +50,7 @@ LEFT JOIN
     GROUP BY producer, incarnation, epoch
 ) AS r ON g.producer = r.producer AND g.incarnation = r.incarnation AND g.epoch = r.epoch
 WHERE NOT (r.started > g.at AND r.done > r.started)
-SETTINGS do_not_merge_across_partitions_select_final = 1;
+{{template "settings"}};
 
 -- The cells of a signal over a range, as a matrix shows them. source_kind is the tag if the cell
 -- has one in the range, else the reflection.
@@ -86,7 +88,7 @@ CREATE OR REPLACE VIEW {{.Database}}.cells_{{.Suffix}} AS
 {{template "cells" .}}
 ORDER BY source_kind
 LIMIT 1 BY src_group, dst_group
-SETTINGS do_not_merge_across_partitions_select_final = 1;
+{{template "settings"}};
 
 -- The same per window of step_ns. The kind is chosen for the whole range, so that the windows of
 -- a cell add up to the cell.
@@ -101,7 +103,7 @@ FROM
     )
 )
 WHERE source_kind = best
-SETTINGS do_not_merge_across_partitions_select_final = 1;
+{{template "settings"}};
 {{end}}
 -- The number of observations, and of heavy ones, that name each location, per window of step_ns
 -- and over a range. Reflections count for the cells that have no tag in the range, as they do in
@@ -137,7 +139,7 @@ LEFT JOIN
             {{template "ancestors" .}}
 ) AS l ON b.location = l.id
 GROUP BY bucket, location
-SETTINGS do_not_merge_across_partitions_select_final = 1;
+{{template "settings"}};
 
 -- cells is the number of cells whose heavy observations name the location.
 CREATE OR REPLACE VIEW {{.Database}}.top_locations_{{.Suffix}} AS
@@ -167,7 +169,7 @@ LEFT JOIN
 ) AS l ON b.location = l.id
 GROUP BY location
 ORDER BY heavy DESC, location
-SETTINGS do_not_merge_across_partitions_select_final = 1;
+{{template "settings"}};
 
 -- The cells of a signal by the locations that their observations name: the basis of links.
 -- Locations are at level 0. last_* are the values of the last window that has any, later_*
@@ -223,7 +225,7 @@ FROM
             GROUP BY src_group, dst_group, source_kind, location, bucket
 ) AS w
 GROUP BY src_group, dst_group, source_kind, location
-SETTINGS do_not_merge_across_partitions_select_final = 1;
+{{template "settings"}};
 {{end}}
 -- Totals of each signal and kind in a range.
 {{range .Tables}}
@@ -239,7 +241,7 @@ SELECT
 FROM {{.Database}}.partials_{{.Suffix}} AS p FINAL
             WHERE {{template "span" .}}
 GROUP BY signal, source_kind
-SETTINGS do_not_merge_across_partitions_select_final = 1;
+{{template "settings"}};
 {{end}}
 -- How often each code was seen, per window of step_ns and cell: the distribution behind means and
 -- shares. The same code means different values in different tag layouts (encoding). A cell is
@@ -266,7 +268,7 @@ FROM
             GROUP BY bucket, src_group, dst_group, encoding
 )
 ARRAY JOIN mapKeys(codes) AS code, mapValues(codes) AS seen
-SETTINGS do_not_merge_across_partitions_select_final = 1;
+{{template "settings"}};
 {{end}}
 -- Coverage of a range. A window without a row has neither observations nor gaps: it was silent.
 {{range .Tables}}
@@ -320,7 +322,7 @@ FROM
 ) AS c
 GROUP BY slot
 ORDER BY slot
-SETTINGS do_not_merge_across_partitions_select_final = 1;
+{{template "settings"}};
 
 -- Per cell of a signal over the range. covered is the share of the range's windows in which the
 -- cell was observed at all.
@@ -339,7 +341,7 @@ SELECT
             {{template "visible" .}}
 GROUP BY src_group, dst_group
 ORDER BY covered, src_group, dst_group
-SETTINGS do_not_merge_across_partitions_select_final = 1;
+{{template "settings"}};
 {{end}}
 -- The work of one group, such as a training job: its load, sent and received, and the steps in
 -- it. An unknown name gives no rows.
@@ -359,7 +361,7 @@ FROM
 ({{template "group load" .}}
 )
 ORDER BY window_start
-SETTINGS do_not_merge_across_partitions_select_final = 1;
+{{template "settings"}};
 
 -- Per step: idle is the quiet time before it, period the time since the start of the previous
 -- step, in s, NULL for the first. Steps and pauses shorter than two windows are not separated.
@@ -372,7 +374,7 @@ FROM
 ({{template "group steps" .}}
 )
 ORDER BY start
-SETTINGS do_not_merge_across_partitions_select_final = 1;
+{{template "settings"}};
 
 -- All steps of the range in one row: medians, and the total quiet time.
 CREATE OR REPLACE VIEW {{.Database}}.group_rhythm_{{.Suffix}} AS
@@ -384,7 +386,7 @@ SELECT
 FROM
 ({{template "group steps" .}}
 ) AS s
-SETTINGS do_not_merge_across_partitions_select_final = 1;
+{{template "settings"}};
 {{end}}
 -- The flows of a signal over a range, from windows of one resolution, the worst first. A flow
 -- that was not among the first of a window is part of the others there, whose sum has the address
@@ -452,7 +454,7 @@ FROM
     LIMIT 1 BY src_group, dst_group, src, dst, src_port, dst_port, proto
 )
 ORDER BY heavy DESC, src, dst, src_port, dst_port, proto, src_group, dst_group
-SETTINGS do_not_merge_across_partitions_select_final = 1;
+{{template "settings"}};
 
 -- Findings of a range, each once.
 CREATE OR REPLACE VIEW {{.Database}}.finding_totals AS
@@ -473,7 +475,7 @@ WHERE f.time_from < {to:DateTime64(9, 'UTC')} AND f.time_to >= {from:DateTime64(
   AND (f.producer, f.incarnation, f.epoch) NOT IN (SELECT producer, incarnation, epoch FROM {{.Database}}.superseded)
 GROUP BY kind, id
 ORDER BY severity DESC, last DESC, kind, id
-SETTINGS do_not_merge_across_partitions_select_final = 1;
+{{template "settings"}};
 
 -- Packets of each tap over a range, and their fate. A period counts as a whole if any of it lies
 -- in the range.
@@ -510,4 +512,4 @@ WHERE t.time_from < {to:DateTime64(9, 'UTC')} AND t.time_to >= {from:DateTime64(
   AND (t.producer, t.incarnation, t.epoch) NOT IN (SELECT producer, incarnation, epoch FROM {{.Database}}.superseded)
 GROUP BY name, place, interface
 ORDER BY name, place, interface
-SETTINGS do_not_merge_across_partitions_select_final = 1;
+{{template "settings"}};
