@@ -99,12 +99,18 @@ func sonicFile(hostname string, neighbours map[string]string, more string) File 
 	return File{Name: hostname + ".json", Data: body}
 }
 
-// lldpFile returns the neighbors that a device hears, as port to "device|port".
+// lldpFile returns the neighbors that a device hears, as port to "device|port", or to
+// "device|alias|description" if the neighbor sends a port ID of its own choice, as SONiC does.
 func lldpFile(device string, heard map[string]string) File {
 	var list []string
 	for port, peer := range heard {
 		name, far, _ := strings.Cut(peer, "|")
-		list = append(list, fmt.Sprintf(`{%q: {"via": "LLDP", "chassis": {%q: {"id": {"type": "local", "value": "x"}}}, "port": {"id": {"type": "ifname", "value": %q}}}}`, port, name, far))
+		subtype := "ifname"
+		far, description, local := strings.Cut(far, "|")
+		if local {
+			subtype = "local"
+		}
+		list = append(list, fmt.Sprintf(`{%q: {"via": "LLDP", "chassis": {%q: {"id": {"type": "local", "value": "x"}}}, "port": {"id": {"type": %q, "value": %q}, "descr": %q}}}`, port, name, subtype, far, description))
 	}
 	slices.Sort(list)
 	return File{Name: "lldp/" + device + ".json", Data: []byte(`{"lldp": {"interface": [` + strings.Join(list, ",") + `]}}`)}
@@ -162,6 +168,45 @@ func TestMerge(t *testing.T) {
 			name:  "two LLDP files contradict each other",
 			files: []File{lldpFile("leaf1", map[string]string{"Ethernet1": "spine1|Ethernet1"}), lldpFile("leaf2", map[string]string{"Ethernet1": "spine1|Ethernet1"})},
 			fails: "spine1:Ethernet1 faces leaf1:Ethernet1, says lldp/leaf1.json, and leaf2:Ethernet1, says lldp/leaf2.json: print the neighbours",
+		},
+		{
+			name: "two SONiC switches send the aliases of their ports by LLDP",
+			files: []File{
+				lldpFile("leaf1", map[string]string{"Ethernet0": "spine1|etp17|Ethernet64", "Ethernet4": "spine1|etp18|Ethernet68"}),
+				lldpFile("spine1", map[string]string{"Ethernet64": "leaf1|etp1|Ethernet0", "Ethernet68": "leaf1|etp2|Ethernet4"}),
+			},
+			ports: []string{"leaf1:Ethernet0 up spine1", "leaf1:Ethernet4 up spine1", "spine1:Ethernet64 down leaf1", "spine1:Ethernet68 down leaf1"},
+		},
+		{
+			name: "the alias of a port looks like the name of the next one",
+			files: []File{
+				lldpFile("leaf1", map[string]string{"Ethernet0": "spine1|Eth1|Ethernet0", "Ethernet1": "spine1|Eth2|Ethernet1"}),
+				lldpFile("spine1", map[string]string{"Ethernet0": "leaf1|Eth1|Ethernet0", "Ethernet1": "leaf1|Eth2|Ethernet1"}),
+			},
+			ports: []string{"leaf1:Ethernet0 up spine1", "leaf1:Ethernet1 up spine1", "spine1:Ethernet0 down leaf1", "spine1:Ethernet1 down leaf1"},
+		},
+		{
+			name: "a port ID is the index of the interface, and the far end sends no LLDP",
+			files: []File{
+				lldpFile("leaf1", map[string]string{"swp1": "spine1|633|swp1", "swp10": "spine1|634|swp2"}),
+			},
+			ports: []string{"leaf1:swp1 up spine1", "leaf1:swp10 up spine1", "spine1:swp1 down leaf1", "spine1:swp2 down leaf1"},
+		},
+		{
+			name: "descriptions of ports are texts of the operator",
+			files: []File{
+				lldpFile("leaf1", map[string]string{"Ethernet0": "spine1|Eth1|to leaf1", "Ethernet1": "spine1|Eth2|second to leaf1"}),
+				lldpFile("spine1", map[string]string{"Ethernet0": "leaf1|Eth1|uplink", "Ethernet1": "leaf1|Eth2|uplink"}),
+			},
+			ports: []string{"leaf1:Ethernet0 up spine1", "leaf1:Ethernet1 up spine1", "spine1:Ethernet0 down leaf1", "spine1:Ethernet1 down leaf1"},
+		},
+		{
+			name: "the far end does not hear one of two links",
+			files: []File{
+				lldpFile("leaf1", map[string]string{"Ethernet0": "spine1|etp17|to leaf1", "Ethernet4": "spine1|etp18|to leaf1"}),
+				lldpFile("spine1", map[string]string{"Ethernet64": "leaf1|etp1|Ethernet0"}),
+			},
+			ports: []string{"leaf1:Ethernet0 up spine1", "leaf1:Ethernet4 up spine1", "spine1:Ethernet64 down leaf1", "spine1:to-leaf1-Ethernet4 down leaf1"},
 		},
 		{
 			name:  "one hostname in two files",

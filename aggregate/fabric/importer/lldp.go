@@ -159,10 +159,10 @@ func (h *lldpInterface) neighbour() (end, node, error) {
 		}
 	}
 	for _, p := range h.Port {
-		remote.label = string(p.Description)
+		remote.label, remote.local = string(p.Description), true
 		for _, id := range p.ID {
 			if id.Type != "mac" && id.Type != "ip" {
-				remote.port = string(id.Value)
+				remote.port, remote.local = string(id.Value), id.Type != "ifname"
 			}
 		}
 		if remote.port == "" { // hosts name their cards in the description

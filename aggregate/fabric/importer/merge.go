@@ -29,6 +29,7 @@ type device struct {
 	ports  []*iface
 	byName map[string]*iface
 	byKey  map[string][]*iface
+	hears  map[*device]bool // peers in the device's own LLDP
 }
 
 // iface is a port with the statements of all files.
@@ -126,7 +127,18 @@ func (m *merger) merge(docs []*document) {
 	for _, d := range docs {
 		m.addNodes(d)
 	}
+	var heard []*document
 	for _, d := range docs {
+		if d.kind == kindLLDP {
+			heard = append(heard, d)
+			continue
+		}
+		m.addLinks(d, interfaces)
+	}
+	for _, d := range heard {
+		m.addHearing(d)
+	}
+	for _, d := range heard {
 		m.addLinks(d, interfaces)
 	}
 	if len(m.devices) > maxFabricNodes || m.ports > maxFabricPorts {
@@ -304,20 +316,31 @@ func (d *device) indexPort(name string, i *iface) {
 var numbered = regexp.MustCompile(`^eth(\d+)$`)
 
 // find returns the port by its name, an alias, or another vendor's name that is unambiguous.
-func (d *device) find(name string) *iface {
-	if d.positional && d.described {
-		if n := numbered.FindStringSubmatch(name); n != nil {
-			return d.nth(n[1])
-		}
+func (d *device) find(name string) *iface { return cmp.Or(d.named(name), d.alike(name)) }
+
+// named returns the port by its name, its position or an alias.
+func (d *device) named(name string) *iface {
+	if n := d.position(name); n != "" {
+		return d.nth(n)
 	}
-	if i := d.byName[strings.ToLower(name)]; i != nil {
-		return i
-	}
+	return d.byName[strings.ToLower(name)]
+}
+
+// alike returns the port by another vendor's name that is unambiguous.
+func (d *device) alike(name string) *iface {
 	// eth0 of the management network is not Ethernet0.
-	if list := d.byKey[portKey(name)]; len(list) == 1 && isManagement(name) == isManagement(list[0].name) {
+	if list := d.byKey[portKey(name)]; len(list) == 1 && d.position(name) == "" && isManagement(name) == isManagement(list[0].name) {
 		return list[0]
 	}
 	return nil
+}
+
+// position returns N of the name ethN of a positional device; "" for other names.
+func (d *device) position(name string) string {
+	if n := numbered.FindStringSubmatch(name); n != nil && d.positional && d.described {
+		return n[1]
+	}
+	return ""
 }
 
 // nth returns the port at a position, from 1.
@@ -332,6 +355,22 @@ func (d *device) nth(position string) *iface {
 	return nil
 }
 
+// addHearing adds the ports of a device that hear others, by the names that the device gives them:
+// the far ends of the same links may state other names of theirs.
+func (m *merger) addHearing(doc *document) {
+	for _, l := range doc.links {
+		a, b := m.resolve(l.a, nil), m.resolve(l.b, nil)
+		if a == nil || b == nil || a == b {
+			continue
+		}
+		m.portOf(a, b, l.a, nil)
+		if a.hears == nil {
+			a.hears = map[*device]bool{}
+		}
+		a.hears[b] = true
+	}
+}
+
 // addLinks turns a file's links into claims of the ports at their ends.
 func (m *merger) addLinks(doc *document, interfaces map[int64]end) {
 	for _, l := range doc.links {
@@ -339,7 +378,7 @@ func (m *merger) addLinks(doc *document, interfaces map[int64]end) {
 		if a == nil || b == nil || a == b {
 			continue
 		}
-		near, far := m.portOf(a, l.a, interfaces), m.portOf(b, l.b, interfaces)
+		near, far := m.portOf(a, b, l.a, interfaces), m.portOf(b, a, l.b, interfaces)
 		if near != nil {
 			near.claims = append(near.claims, claim{peer: b, far: far, file: doc.file, by: l.by})
 			near.noted = cmp.Or(near.noted, l.a.speed)
@@ -358,20 +397,25 @@ func (m *merger) resolve(e end, interfaces map[int64]end) *device {
 	return m.device(e.node, e.mac)
 }
 
-// portOf returns the port at an end of a link. It adds a port that no file lists, unless files list
-// all ports of the device.
-func (m *merger) portOf(d *device, e end, interfaces map[int64]end) *iface {
+// portOf returns the port at an end of a link to a peer. It adds a port that no file lists, unless
+// files list all ports of the device, or its own LLDP lists those to the peer by other names.
+func (m *merger) portOf(d, peer *device, e end, interfaces map[int64]end) *iface {
 	if e.port == "" && e.id != 0 {
 		e.port = interfaces[e.id].port
 	}
-	for _, name := range []string{cleanPort(e.port), cleanPort(e.label)} {
-		if name != "" {
-			if i := d.find(name); i != nil {
-				return i
-			}
-		}
+	name, label := cleanPort(e.port), cleanPort(e.label)
+	if i := cmp.Or(d.named(name), d.named(label)); i != nil {
+		return i
 	}
-	name := cleanPort(e.port)
+	if e.local && d.hears[peer] {
+		return nil
+	}
+	if i := cmp.Or(d.alike(name), d.alike(label)); i != nil {
+		return i
+	}
+	if e.local && looksLikeSwitchPort(label) && !looksLikeSwitchPort(name) {
+		name = label
+	}
 	if name == "" || d.described && d.sonic != nil {
 		return nil
 	}

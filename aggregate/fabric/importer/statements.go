@@ -88,6 +88,7 @@ type end struct {
 	mac   string
 	port  string // "" if not stated
 	label string // another name of the port
+	local bool   // port may be something else than the interface's name: an alias, an index, a description
 	id    int64  // of a NetBox interface; 0: none
 	speed uint64 // of the link, kbit/s
 }
