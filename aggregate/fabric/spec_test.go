@@ -3,6 +3,7 @@ package fabric
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -186,8 +187,8 @@ func TestParseBoundsErrors(t *testing.T) {
 
 func TestParseRefusesEmptyAndHugeFiles(t *testing.T) {
 	for name, text := range map[string]string{
-		"is empty":           "",
-		"larger than 16 MiB": strings.Repeat("#", maxFile+1),
+		"is empty":            "",
+		"larger than 128 MiB": strings.Repeat("#", maxFile+1),
 	} {
 		if _, err := Parse(strings.NewReader(text), "f.yaml"); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("got %v, want %s", err, name)
@@ -195,6 +196,21 @@ func TestParseRefusesEmptyAndHugeFiles(t *testing.T) {
 	}
 	if _, err := Load(filepath.Join(t.TempDir(), "none.yaml")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v, want that the file does not exist", err)
+	}
+}
+
+// TestWriteRefusesHugeFiles: no fabric file is written that Parse refuses for its size.
+func TestWriteRefusesHugeFiles(t *testing.T) {
+	var whole bytes.Buffer
+	s := clos(4, 2, 2)
+	if err := s.Write(&whole); err != nil {
+		t.Fatal(err)
+	}
+	for most, want := range map[int]string{whole.Len(): "", whole.Len() - 1: "larger than 128 MiB"} {
+		err := s.encode(&boundedWriter{io.Discard, most}, "", nil)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%d bytes of %d: got %v, want %q", most, whole.Len(), err, want)
+		}
 	}
 }
 
