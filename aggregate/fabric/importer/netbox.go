@@ -27,22 +27,27 @@ type netboxItem struct {
 	PrimaryIP6 *netboxAddress `json:"primary_ip6"`
 
 	// Of interfaces.
-	Device     *netboxRef      `json:"device"`
-	Type       netboxChoice    `json:"type"`
-	Speed      *float64        `json:"speed"` // kbit/s
-	LAG        *netboxRef      `json:"lag"`
-	Management bool            `json:"mgmt_only"`
-	Enabled    bool            `json:"enabled"`
-	Cable      json.RawMessage `json:"cable"`
-	Reached    []netboxRef     `json:"connected_endpoints"`
-	Peers      []netboxRef     `json:"link_peers"`
-	ReachedOne *netboxRef      `json:"connected_endpoint"` // before version 3.3
+	Device         *netboxRef      `json:"device"`
+	Type           netboxChoice    `json:"type"`
+	Speed          *float64        `json:"speed"` // kbit/s
+	LAG            *netboxRef      `json:"lag"`
+	Management     *bool           `json:"mgmt_only"`
+	Enabled        *bool           `json:"enabled"`
+	Cable          json.RawMessage `json:"cable"`
+	Reached        []netboxRef     `json:"connected_endpoints"`
+	ReachedType    text            `json:"connected_endpoints_type"`
+	Peers          []netboxRef     `json:"link_peers"`
+	PeersType      text            `json:"link_peers_type"`
+	ReachedOne     *netboxRef      `json:"connected_endpoint"` // before version 3.3
+	ReachedOneType text            `json:"connected_endpoint_type"`
 
 	// Of cables.
-	A    []netboxEnd `json:"a_terminations"`
-	B    []netboxEnd `json:"b_terminations"`
-	AOne *netboxRef  `json:"termination_a"` // before version 3.3
-	BOne *netboxRef  `json:"termination_b"`
+	A        []netboxEnd `json:"a_terminations"`
+	B        []netboxEnd `json:"b_terminations"`
+	AOne     *netboxRef  `json:"termination_a"` // before version 3.3
+	AOneType text        `json:"termination_a_type"`
+	BOne     *netboxRef  `json:"termination_b"`
+	BOneType text        `json:"termination_b_type"`
 
 	// Of addresses.
 	Address  json.RawMessage `json:"address"`
@@ -135,12 +140,22 @@ func (p *netboxParser) add(item *netboxItem) {
 		p.addCable(item)
 	case len(item.Address) > 0 && item.Address[0] == '"':
 		p.addAddress(item)
-	case item.Device != nil && item.Name != "":
+	case item.isInterface():
 		p.addInterface(item)
 	default:
 		p.unknown++
 	}
 }
+
+// isInterface reports whether an element has the keys of interfaces: power, console, front and rear
+// ports, bays and inventory items have a device and a name too.
+func (item *netboxItem) isInterface() bool {
+	return item.Device != nil && item.Name != "" && (item.Management != nil || item.Enabled != nil && item.Type != "")
+}
+
+// isInterfaceType reports whether the type of the object at the end of a cable is an interface's, or
+// not stated.
+func isInterfaceType(t text) bool { return t == "" || t == "dcim.interface" }
 
 // node returns the node of that name. The next call makes the pointer invalid.
 func (p *netboxParser) node(name string) *node {
@@ -188,7 +203,7 @@ func (p *netboxParser) addInterface(item *netboxItem) {
 	}
 	self := end{node: name, port: string(item.Name), id: item.ID}
 	p.out.interfaces[item.ID] = self
-	added := port{name: self.port, management: item.Management, up: item.Enabled}
+	added := port{name: self.port, management: item.Management != nil && *item.Management, up: item.Enabled != nil && *item.Enabled}
 	switch item.Type {
 	case "virtual", "lag", "bridge":
 		added.logical = true
@@ -203,12 +218,15 @@ func (p *netboxParser) addInterface(item *netboxItem) {
 	n.ports = append(n.ports, added)
 	// Endpoints are the ports at the far side of patch panels, peers are the other ends of the
 	// port's cable.
-	reached := item.Reached
+	reached, kind := item.Reached, item.ReachedType
 	if item.ReachedOne != nil {
-		reached = append(reached, *item.ReachedOne)
+		reached, kind = []netboxRef{*item.ReachedOne}, item.ReachedOneType
 	}
 	if len(reached) == 0 {
-		reached = item.Peers
+		reached, kind = item.Peers, item.PeersType
+	}
+	if !isInterfaceType(kind) {
+		return // the port of a patch panel that leads nowhere, a circuit
 	}
 	for i := range reached {
 		if far, ok := reached[i].end(); ok {
@@ -217,8 +235,8 @@ func (p *netboxParser) addInterface(item *netboxItem) {
 	}
 }
 
-// end returns an interface to which another object refers; ok is false for ports of patch panels,
-// circuits and power.
+// end returns an interface to which another object refers; ok is false for objects that belong to no
+// device, such as circuits.
 func (r *netboxRef) end() (e end, ok bool) {
 	if r.Device == nil || r.Device.Name == "" || r.Name == "" {
 		return e, false
@@ -227,7 +245,7 @@ func (r *netboxRef) end() (e end, ok bool) {
 }
 
 func (p *netboxParser) addCable(item *netboxItem) {
-	as, bs := netboxEnds(item.A, item.AOne), netboxEnds(item.B, item.BOne)
+	as, bs := netboxEnds(item.A, item.AOne, item.AOneType), netboxEnds(item.B, item.BOne, item.BOneType)
 	if len(as) == 0 || len(bs) == 0 || len(as) != len(bs) && len(as) > 1 && len(bs) > 1 {
 		return // a cable of a patch panel or of power, or one whose strands NetBox does not pair
 	}
@@ -259,15 +277,15 @@ func (p *netboxParser) breakOut(ends []end, n int) []end {
 	return list
 }
 
-func netboxEnds(list []netboxEnd, one *netboxRef) (ends []end) {
-	if one != nil {
+func netboxEnds(list []netboxEnd, one *netboxRef, kind text) (ends []end) {
+	if one != nil && isInterfaceType(kind) {
 		if e, ok := one.end(); ok {
 			ends = append(ends, e)
 		}
 	}
 	for i := range list {
 		t := &list[i]
-		if t.Type != "dcim.interface" && t.Type != "" {
+		if !isInterfaceType(t.Type) {
 			continue
 		}
 		e := end{id: t.ID}
