@@ -214,6 +214,35 @@ func TestMerge(t *testing.T) {
 			fails: "copy.json: device leaf1 is in leaf1.json too",
 		},
 		{
+			name: "two devices of NetBox have one name",
+			files: []File{
+				{Name: "cables.json", Data: []byte(`[{"id": 9, "a_terminations": [{"object": {"id": 1, "name": "e1", "device": {"id": 1, "name": "leaf1"}}}],
+				 "b_terminations": [{"object": {"id": 2, "name": "e1", "device": {"id": 2, "name": "spine1"}}}]}]`)},
+				{Name: "devices.json", Data: []byte(`[
+				 {"id": 1, "name": "leaf1", "device_type": {"id": 1}, "site": {"id": 1, "name": "AMS", "slug": "ams"}},
+				 {"id": 101, "name": "LEAF1.example.net", "device_type": {"id": 1}, "site": {"id": 2, "name": "FRA", "slug": "fra"}}]`)},
+			},
+			fails: "NetBox has two devices of one name: leaf1 with id 1 at site AMS, says devices.json, and LEAF1.example.net with id 101 at site FRA, says devices.json: export one site",
+		},
+		{
+			name: "two power units of NetBox have one name",
+			files: []File{
+				lldpFile("leaf1", map[string]string{"Ethernet1": "spine1|Ethernet1"}),
+				{Name: "devices.json", Data: []byte(`[
+				 {"id": 3, "name": "rack1", "device_type": {"id": 1}, "role": {"name": "PDU", "slug": "pdu"}, "site": {"id": 1, "name": "AMS", "slug": "ams"}},
+				 {"id": 103, "name": "rack1", "device_type": {"id": 1}, "role": {"name": "PDU", "slug": "pdu"}, "site": {"id": 2, "name": "FRA", "slug": "fra"}}]`)},
+			},
+			ports: []string{"leaf1:Ethernet1 up spine1", "spine1:Ethernet1 down leaf1"},
+		},
+		{
+			name: "two devices of NetBox have one name, and no file lists devices",
+			files: []File{
+				{Name: "one.json", Data: []byte(`[{"id": 1, "name": "e1", "enabled": true, "type": {"value": "lag"}, "device": {"id": 1, "name": "leaf1"}}]`)},
+				{Name: "two.json", Data: []byte(`[{"id": 5, "address": "10.0.0.1/24", "assigned_object": {"id": 7, "name": "e2", "device": {"id": 101, "name": "leaf1"}}}]`)},
+			},
+			fails: "leaf1 with id 1, says one.json, and leaf1 with id 101, says two.json: export one site",
+		},
+		{
 			name: "two speeds of one port",
 			files: []File{
 				sonicFile("leaf1", leaf1, ""), sonicFile("spine1", map[string]string{"Ethernet0": ""}, ""),

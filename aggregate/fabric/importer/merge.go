@@ -146,6 +146,9 @@ func (m *merger) merge(docs []*document) {
 		return
 	}
 	m.classify()
+	if m.identify(docs); len(m.errors.lines) > 0 {
+		return // two devices in one contradict each other
+	}
 	m.linkSubnets()
 	for _, d := range m.devices {
 		d.inheritFromLAGs()
@@ -209,6 +212,41 @@ func (m *merger) nameDevices(docs []*document, interfaces map[int64]end) {
 			m.byName[lower] = m.newDevice(name)
 		}
 	}
+}
+
+// identify refuses a name that several devices of NetBox have, unless they are no part of the fabric.
+func (m *merger) identify(docs []*document) {
+	seen := map[*device][]identity{} // the first two
+	for _, doc := range docs {
+		for _, x := range doc.identities {
+			d := m.device(x.name, "")
+			if d == nil || d.kind == otherKind {
+				continue
+			}
+			x.file = doc.file
+			list := seen[d]
+			n := slices.IndexFunc(list, func(y identity) bool { return y.id == x.id })
+			switch {
+			case n >= 0 && list[n].site == "":
+				list[n] = x
+			case n < 0 && len(list) < 2:
+				seen[d] = append(list, x)
+			}
+		}
+	}
+	for _, d := range m.devices {
+		if list := seen[d]; len(list) == 2 {
+			m.errorf("NetBox has two devices of one name: %s, and %s: export one site or tenant, or rename one", list[0], list[1])
+		}
+	}
+}
+
+// String returns the device as messages name it.
+func (x identity) String() string {
+	if x.site == "" {
+		return fmt.Sprintf("%s with id %d, says %s", x.name, x.id, x.file)
+	}
+	return fmt.Sprintf("%s with id %d at site %s, says %s", x.name, x.id, x.site, x.file)
 }
 
 func (m *merger) newDevice(name string) *device {

@@ -21,6 +21,7 @@ type netboxItem struct {
 	DeviceType *netboxRef     `json:"device_type"`
 	Role       *netboxRef     `json:"role"`
 	DeviceRole *netboxRef     `json:"device_role"` // before version 3.6
+	Site       *netboxRef     `json:"site"`
 	Location   *netboxRef     `json:"location"`
 	Rack       *netboxRef     `json:"rack"`
 	PrimaryIP4 *netboxAddress `json:"primary_ip4"`
@@ -106,7 +107,7 @@ func parseNetBox(list json.RawMessage) (*document, error) {
 	if _, err := d.Token(); err != nil {
 		return nil, plainJSON(err)
 	}
-	p := netboxParser{out: &document{kind: kindNetBox, interfaces: map[int64]end{}}, nodes: map[string]int{}}
+	p := netboxParser{out: &document{kind: kindNetBox, interfaces: map[int64]end{}}, nodes: map[string]int{}, identities: map[identity]int{}}
 	for n := 0; d.More(); n++ {
 		var item netboxItem
 		if err := d.Decode(&item); err != nil {
@@ -127,9 +128,10 @@ func parseNetBox(list json.RawMessage) (*document, error) {
 }
 
 type netboxParser struct {
-	out     *document
-	nodes   map[string]int // in out.nodes
-	unknown int
+	out        *document
+	nodes      map[string]int   // in out.nodes
+	identities map[identity]int // in out.identities, by name and id
+	unknown    int
 }
 
 func (p *netboxParser) add(item *netboxItem) {
@@ -168,12 +170,27 @@ func (p *netboxParser) node(name string) *node {
 	return &p.out.nodes[i]
 }
 
+// identify notes the id of a device, and its site if it is known.
+func (p *netboxParser) identify(name text, id int64, site *netboxRef) {
+	x := identity{name: string(name), id: id}
+	i, ok := p.identities[x]
+	if !ok && id != 0 {
+		i = len(p.out.identities)
+		p.identities[x] = i
+		p.out.identities = append(p.out.identities, x)
+	}
+	if id != 0 && site != nil {
+		p.out.identities[i].site = string(site.Name)
+	}
+}
+
 func (p *netboxParser) addDevice(item *netboxItem) {
 	name := string(item.Name)
 	if name == "" {
 		p.out.notes = append(p.out.notes, fmt.Sprintf("device %d has no name: left out", item.ID))
 		return
 	}
+	p.identify(item.Name, item.ID, item.Site)
 	n := p.node(name)
 	for _, role := range []*netboxRef{item.Role, item.DeviceRole} {
 		if role != nil && n.role == "" {
@@ -201,6 +218,7 @@ func (p *netboxParser) addInterface(item *netboxItem) {
 		p.unknown++
 		return
 	}
+	p.identify(item.Device.Name, item.Device.ID, nil)
 	self := end{node: name, port: string(item.Name), id: item.ID}
 	p.out.interfaces[item.ID] = self
 	added := port{name: self.port, management: item.Management != nil && *item.Management, up: item.Enabled != nil && *item.Enabled}
@@ -229,7 +247,7 @@ func (p *netboxParser) addInterface(item *netboxItem) {
 		return // the port of a patch panel that leads nowhere, a circuit
 	}
 	for i := range reached {
-		if far, ok := reached[i].end(); ok {
+		if far, ok := p.end(&reached[i]); ok {
 			p.out.links = append(p.out.links, link{a: self, b: far, by: byPlan})
 		}
 	}
@@ -237,15 +255,16 @@ func (p *netboxParser) addInterface(item *netboxItem) {
 
 // end returns an interface to which another object refers; ok is false for objects that belong to no
 // device, such as circuits.
-func (r *netboxRef) end() (e end, ok bool) {
+func (p *netboxParser) end(r *netboxRef) (e end, ok bool) {
 	if r.Device == nil || r.Device.Name == "" || r.Name == "" {
 		return e, false
 	}
+	p.identify(r.Device.Name, r.Device.ID, nil)
 	return end{node: string(r.Device.Name), port: string(r.Name), id: r.ID}, true
 }
 
 func (p *netboxParser) addCable(item *netboxItem) {
-	as, bs := netboxEnds(item.A, item.AOne, item.AOneType), netboxEnds(item.B, item.BOne, item.BOneType)
+	as, bs := p.ends(item.A, item.AOne, item.AOneType), p.ends(item.B, item.BOne, item.BOneType)
 	if len(as) == 0 || len(bs) == 0 || len(as) != len(bs) && len(as) > 1 && len(bs) > 1 {
 		return // a cable of a patch panel or of power, or one whose strands NetBox does not pair
 	}
@@ -277,9 +296,9 @@ func (p *netboxParser) breakOut(ends []end, n int) []end {
 	return list
 }
 
-func netboxEnds(list []netboxEnd, one *netboxRef, kind text) (ends []end) {
+func (p *netboxParser) ends(list []netboxEnd, one *netboxRef, kind text) (ends []end) {
 	if one != nil && isInterfaceType(kind) {
-		if e, ok := one.end(); ok {
+		if e, ok := p.end(one); ok {
 			ends = append(ends, e)
 		}
 	}
@@ -290,7 +309,7 @@ func netboxEnds(list []netboxEnd, one *netboxRef, kind text) (ends []end) {
 		}
 		e := end{id: t.ID}
 		if t.Object != nil {
-			if named, ok := t.Object.end(); ok {
+			if named, ok := p.end(t.Object); ok {
 				e = named
 			}
 		}
@@ -304,7 +323,7 @@ func (p *netboxParser) addAddress(item *netboxItem) {
 	if err := json.Unmarshal(item.Address, &address); err != nil || item.Assigned == nil {
 		return
 	}
-	at, ok := item.Assigned.end()
+	at, ok := p.end(item.Assigned)
 	prefix, sound := parsePrefix(string(address))
 	if !ok || !sound {
 		return

@@ -33,6 +33,15 @@ type document struct {
 	notes      []string // skipped parts of it
 	// interfaces are NetBox's, by id, for cables that give only the id.
 	interfaces map[int64]end
+	identities []identity
+}
+
+// identity is NetBox's id of a device: its name is unique only within a site and tenant.
+type identity struct {
+	name string
+	id   int64
+	site string // "" if the file does not state it
+	file string // set when files are merged
 }
 
 // node is a file's statements about a switch or a host.
