@@ -54,6 +54,8 @@ const (
 	codeKeeper           = 999
 	codeNoKeeper         = 225
 	codeNoReplicas       = 254
+	codeNoSuchPart       = 232 // merged or dropped
+	codePartLocked       = 384 // a replica merges it
 	codeNoConnections    = 279 // to the shards of a split table
 	codeTooFewReplicas   = 285 // for the quorum of an insert
 	codeQuorumPending    = 286 // of an earlier insert

@@ -192,6 +192,7 @@ func (s *Store) inserting(ctx context.Context, settings clickhouse.Settings) con
 	}
 	if s.layout.clustered() {
 		settings["insert_quorum"] = "auto"
+		settings["insert_quorum_parallel"] = 1 // or else no replica drops the last part of a partition
 	}
 	return clickhouse.Context(ctx, clickhouse.WithSettings(settings))
 }
@@ -234,6 +235,14 @@ func (r *replicas) try(ctx context.Context, f func(driver.Conn) error) (err erro
 		}
 	}
 	return err
+}
+
+// onOne calls f with one server behind conn, and starts over with the next if that one fails.
+func onOne(ctx context.Context, conn driver.Conn, f func(driver.Conn) error) error {
+	if r, ok := conn.(*replicas); ok {
+		return r.try(ctx, f)
+	}
+	return f(conn)
 }
 
 // Query implements driver.Conn.

