@@ -73,7 +73,7 @@ FROM csigscope.flows FINAL WHERE incarnation = 8 AND resolution_ns = %s GROUP BY
 
 // TestRebuild: a run is ended as killed while seconds of one ring and a minute of the other still
 // wait in the outbox of another process. When they arrive, verification finds that the minute is
-// short, or counts twice, until it is repaired.
+// short, or counts twice, until it is repaired, whatever the clock of another killed process was.
 func TestRebuild(t *testing.T) {
 	sequential(t)
 	o := engineOptions(t)
@@ -128,6 +128,12 @@ func TestRebuild(t *testing.T) {
 	last := minute.Add(50 * time.Second)
 	open1s := Gap{Source: run.Source, From: last, To: last.Add(time.Second), Reason: GapOpen, Resolution: time.Second}
 	if err := errors.Join(s.WriteGaps(t.Context(), []Gap{open1s}), s.EndKilled(t.Context(), []Run{run})); err != nil {
+		t.Fatal(err)
+	}
+	early := run // of a tap whose clock stood at 1970
+	early.Producer++
+	first := Gap{Source: early.Source, From: time.Unix(18, 0), To: time.Unix(22, 0), Reason: GapOpen, Resolution: time.Second}
+	if err := errors.Join(s.BeginRun(t.Context(), early), s.WriteGaps(t.Context(), []Gap{first}), s.EndKilled(t.Context(), []Run{early})); err != nil {
 		t.Fatal(err)
 	}
 	expect := func(when string, minutes, flows string, faulty bool) {

@@ -50,7 +50,7 @@ func (q *Question) check(windowed bool) error {
 	}
 	switch {
 	case q.From.Before(time.Unix(0, 0)) || q.To.After(time.Unix(0, aggregate.EndOfTime)):
-		return fail("range %s to %s: expected times in 1970 to 2105", stamp(q.From), stamp(q.To))
+		return fail("range %s to %s: expected times in 1970 to 2105", q.From.UTC().Format(stampFormat), q.To.UTC().Format(stampFormat))
 	case from >= to:
 		return fail("from %s is not before to %s", stamp(q.From), stamp(q.To))
 	case q.Level > fabric.LevelFarEnd:
@@ -73,8 +73,11 @@ func Everything() (from, to time.Time) {
 // maxSteps bounds the windows of an answer.
 const maxSteps = 100_000
 
-// stamp formats a time for the server.
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000000000") }
+const stampFormat = "2006-01-02 15:04:05.000000000"
+
+// stamp formats a time for SQL, at the earliest 1970: there is no earlier window, and functions of
+// window_start in keys take earlier times for some after 2100.
+func stamp(t time.Time) string { return later(time.Unix(0, 0), t).UTC().Format(stampFormat) }
 
 // view formats a call of a parameterized view. Its parameters are literals that this package
 // formats.
