@@ -57,7 +57,7 @@ func (s *Store) Extent(ctx context.Context) (Extent, error) {
 	if whole.empty() {
 		whole = spans[fineTable]
 	}
-	if whole.empty() {
+	if whole.empty() || len(e.Resolutions) == 0 { // the second if the fine windows expired meanwhile
 		return e, nil
 	}
 	e.First, e.Last = whole.first, whole.last

@@ -1,10 +1,13 @@
 package store
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -99,15 +102,38 @@ func TestExtent(t *testing.T) {
 	checkSignals(t, s, r)
 }
 
-// TestExtentFromZero: the extent names the lengths of fine windows of the first minutes of 1970 too.
-func TestExtentFromZero(t *testing.T) {
+// TestExtent1970: fine windows count as recent if they are from the first minutes of 1970, and
+// nothing is stored if they expire between two queries.
+func TestExtent1970(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
-	write(t, s, blocks([]row{{resolution: int64(10 * time.Millisecond), signal: uint8(csig.MaxDelay), kind: 1, src: 10, dst: 11, location: 5, observations: 20}}))
-	e, err := s.Extent(t.Context())
-	if diff := cmp.Diff([]time.Duration{10 * time.Millisecond}, e.Resolutions); err != nil || diff != "" {
-		t.Errorf("lengths: %v (-want +got):\n%s", err, diff)
+	r := row{resolution: int64(10 * time.Millisecond), window: int64(time.Minute), signal: uint8(csig.MaxDelay), kind: 1, src: 10, dst: 11, observations: 20}
+	write(t, s, blocks([]row{r}))
+	want := Extent{
+		First: time.Unix(60, 0).UTC(), Last: time.Unix(60, 1).UTC(),
+		Resolutions: []time.Duration{10 * time.Millisecond}, Signals: []csig.Signal{csig.MaxDelay}, Observations: 20,
 	}
+	e, err := s.Extent(t.Context())
+	if diff := cmp.Diff(want, e); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	s.reader = &expiring{s.reader, func() { truncate(t, s, "partials_fine") }}
+	if e, err := s.Extent(t.Context()); err != nil || !e.Empty() {
+		t.Errorf("expired meanwhile: %+v, %v, want nothing", e, err)
+	}
+}
+
+// expiring is a connection that calls before ahead of the query for the lengths of fine windows.
+type expiring struct {
+	driver.Conn
+	before func()
+}
+
+func (c *expiring) Query(ctx context.Context, query string, args ...any) (driver.Rows, error) {
+	if strings.Contains(query, "DISTINCT resolution_ns") {
+		c.before()
+	}
+	return c.Conn.Query(ctx, query, args...)
 }
 
 // checkSignals adds a type that was last seen before the extent's last day.
