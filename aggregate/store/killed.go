@@ -234,8 +234,9 @@ GROUP BY producer, incarnation, epoch`, s.database, GapOpen, int(rebuildFor.Seco
 }
 
 // missAfter records that everything after a process's last stored second, until now, is missing,
-// if the process has no gap of a restart: its marks are lost. Rows that a process stored under
-// several configurations count as one process.
+// if the process has no gap of a restart: its marks are lost. Open are this second and those after
+// it that have fine windows. Rows that a process stored under several configurations count as one
+// process.
 func (s *Store) missAfter(ctx context.Context, list []Run) error {
 	type process struct{ producer, incarnation uint64 }
 	var of []string
@@ -255,20 +256,24 @@ func (s *Store) missAfter(ctx context.Context, list []Run) error {
 		return err
 	}
 	var gaps []Gap
-	query = fmt.Sprintf("SELECT producer, incarnation, argMax(config_epoch, window_start), max(window_start) FROM %s.%s WHERE %s GROUP BY producer, incarnation",
-		s.database, resolutionTableAt(secondTable).table(), processes)
+	query = fmt.Sprintf(`SELECT producer, incarnation, argMax(config_epoch, window_start), if(max(second), maxIf(window_start, second), min(window_start)), max(end) FROM
+(SELECT producer, incarnation, config_epoch, window_start, true AS second, window_start AS end FROM %[1]s.%[2]s WHERE %[4]s
+UNION ALL SELECT producer, incarnation, config_epoch, window_start, false, %[5]s FROM %[1]s.%[3]s WHERE %[4]s)
+GROUP BY producer, incarnation`,
+		s.database, resolutionTableAt(secondTable).table(), resolutionTableAt(fineTable).table(), processes, windowEnd("resolution_ns"))
 	err = s.query(ctx, s.reader, "read windows", query, func(rows driver.Rows) error {
 		var of aggregate.Source
-		var last time.Time
-		if err := rows.Scan(&of.Producer, &of.Incarnation, &of.Epoch, &last); err != nil || known[process{of.Producer, of.Incarnation}] {
+		var last, end time.Time
+		if err := rows.Scan(&of.Producer, &of.Incarnation, &of.Epoch, &last, &end); err != nil || known[process{of.Producer, of.Incarnation}] {
 			return err
 		}
+		last = last.Truncate(time.Second)
 		from, to := last.Add(time.Second), time.Now()
 		if to.Before(from) {
 			to = from
 		}
 		gaps = append(gaps, Gap{Source: of, From: from, To: to, Reason: GapRestart},
-			Gap{Source: of, From: last, To: from, Reason: GapOpen, Resolution: time.Second})
+			Gap{Source: of, From: last, To: later(from, end.Add(time.Second-1).Truncate(time.Second)), Reason: GapOpen, Resolution: time.Second})
 		return nil
 	})
 	if err != nil || len(gaps) == 0 {

@@ -71,6 +71,45 @@ FROM csigscope.flows FINAL WHERE incarnation = 8 AND resolution_ns = %s GROUP BY
 	}
 }
 
+// TestEndKilledFine: the gap of open windows has the seconds that have fine windows alone.
+func TestEndKilledFine(t *testing.T) {
+	sequential(t)
+	for name, tt := range map[string]struct {
+		seconds, from, to int // stored seconds, and the gap
+	}{
+		"some seconds": {seconds: 17, from: 16, to: 20},
+		"all seconds":  {seconds: 20, from: 19, to: 20},
+		"no second":    {seconds: 0, from: 0, to: 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openStore(t)
+			run := Run{Source: aggregate.Source{Producer: 7, Incarnation: 8, Epoch: 9}, Mode: RunLive, Name: "eth0"}
+			if err := s.BeginRun(t.Context(), run); err != nil {
+				t.Fatal(err)
+			}
+			second := func(n int) time.Time { return testStart.Add(time.Duration(n) * time.Second) }
+			var rows []row
+			for i := range 20 {
+				rows = append(rows, delayRow(run.Source, uint64(100+i), second(i).Add(500*time.Millisecond), 10*time.Millisecond, 3))
+				if i < tt.seconds {
+					rows = append(rows, delayRow(run.Source, uint64(i), second(i), time.Second, 3))
+				}
+			}
+			write(t, s, blocks(rows))
+			if err := s.EndKilled(t.Context(), []Run{run}); err != nil {
+				t.Fatal(err)
+			}
+			got := readStrings(t, s, "SELECT concat(toString(window_from), ' ', toString(window_to)) FROM csigscope.gaps FINAL WHERE reason = 'open'")
+			if want := []string{stamp(second(tt.from)) + " " + stamp(second(tt.to))}; !slices.Equal(got, want) {
+				t.Errorf("gaps %q, want %q", got, want)
+			}
+			if n := faults(t, s)["fine windows exceed their second"]; n > 0 {
+				t.Errorf("verification finds fine windows above their second, %d times", n)
+			}
+		})
+	}
+}
+
 // TestRebuild: a run is ended as killed while seconds of one ring and a minute of the other still
 // wait in the outbox of another process. When they arrive, verification finds that the minute is
 // short, or counts twice, until it is repaired, whatever the clock of another killed process was.
