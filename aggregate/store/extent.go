@@ -117,7 +117,7 @@ const maxFineResolutions = 16
 func (s *Store) fineResolutions(ctx context.Context, w span) ([]time.Duration, error) {
 	at := resolutionTableAt(fineTable)
 	query := fmt.Sprintf("SELECT DISTINCT resolution_ns FROM %s.%s WHERE %[3]s(window_start) >= %[3]s(toDateTime64('%[4]s', 9, 'UTC')) LIMIT %d",
-		s.database, at.table(), at.KeyStart, stamp(later(time.Unix(0, 0), w.last.Add(-10*time.Minute))), maxFineResolutions)
+		s.database, at.table(), at.KeyStart, stamp(w.last.Add(-10*time.Minute)), maxFineResolutions)
 	var list []time.Duration
 	err := s.query(ctx, s.reader, "read extent", query, func(rows driver.Rows) error {
 		var ns uint64
