@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/csigscope/csigscope/decode"
@@ -39,6 +40,7 @@ type Judge struct {
 	id      identifier
 
 	part, parts uint64
+	came        uint32 // packets before the device so far, in this pass over them
 	wait        waiting
 	counts      Counts
 	breaches    [NumRules]breach
@@ -92,12 +94,15 @@ func New(cfg Config) (*Judge, error) {
 
 // StartPart begins part number part, from 0, of parts.
 func (j *Judge) StartPart(part, parts int) {
-	j.part, j.parts = uint64(part), uint64(max(parts, 1))
+	j.part, j.parts, j.came = uint64(part), uint64(max(parts, 1)), 0
 	j.wait.reset(min(j.cfg.Expect, j.cfg.MaxPackets))
 }
 
 // Before takes a packet that entered the device. Its only error is ErrTooMany.
 func (j *Judge) Before(p *Packet) error {
+	if j.came < math.MaxUint32 { // all further ones have one place in the order
+		j.came++
+	}
 	s, ok := j.see(p)
 	if !ok {
 		return nil
@@ -110,6 +115,7 @@ func (j *Judge) Before(p *Packet) error {
 		return ErrTooMany
 	}
 	j.wait.add(&s)
+	j.wait.list[len(j.wait.list)-1].order = j.came
 	return nil
 }
 
@@ -223,7 +229,7 @@ func (j *Judge) match(chain int32, after *sighting) {
 	if after.trimmedFrom(&before.sighting) {
 		j.counts.Trimmed++
 	}
-	j.pair(&before.sighting, after)
+	j.pair(before, after)
 }
 
 // trimmedFrom reports whether the packet lost its end. Captures that end before the end that it lost
@@ -303,7 +309,7 @@ func (j *Judge) judgeTrimmed() {
 			j.wait.list[at].taken = true
 			j.counts.Matched++
 			j.counts.Trimmed++
-			j.pair(&j.wait.list[at].sighting, s)
+			j.pair(&j.wait.list[at], s)
 		}
 	}
 }

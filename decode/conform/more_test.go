@@ -599,7 +599,7 @@ func TestTagOfPath(t *testing.T) {
 	} {
 		j := Judge{paths: paths{flows: make(map[uint64]*flowPaths)}}
 		for i := range uint64(2 * minClass) {
-			s := sighting{identity: identity{flow: 1}, number: i + 1}
+			s := waiter{sighting: sighting{identity: identity{flow: 1}, number: i + 1}}
 			if tag := tags[i%2]; tag != nil {
 				s.tagged, s.Tag = true, *tag
 			}
@@ -611,24 +611,24 @@ func TestTagOfPath(t *testing.T) {
 	}
 }
 
-// TestPathChanges: only tags that a flow changes its port with again and again determine the port. The
-// numbers of packets need not ascend.
+// TestPathChanges: only tags that a flow changes its port with again and again determine the port. Packets
+// need not come in their order.
 func TestPathChanges(t *testing.T) {
 	t.Parallel()
 	every := func(n uint64) func(uint64) int { return func(i uint64) int { return int(i / n % 2) } }
 	for name, test := range map[string]struct {
 		port   func(i uint64) int
-		number func(i uint64) uint64
+		order  func(i uint64) uint32
 		broken bool
 	}{
-		"alternating":               {every(1), func(i uint64) uint64 { return i }, true},
-		"alternating, seldom":       {every(1), func(i uint64) uint64 { return 1<<20 + i*3001 }, true},
-		"alternating, descending":   {every(1), func(i uint64) uint64 { return 1<<20 - i*3001 }, true},
-		"bursts":                    {every(4), func(i uint64) uint64 { return i }, true},
-		"one change":                {every(60), func(i uint64) uint64 { return i }, false},
-		"one change, seldom":        {every(60), func(i uint64) uint64 { return 1<<20 - i*3001 }, false},
-		"there and back and again":  {every(30), func(i uint64) uint64 { return i * 7 }, false},
-		"one port first, then both": {func(i uint64) int { return min(int(i/119), 1) }, func(i uint64) uint64 { return i }, false},
+		"alternating":               {every(1), func(i uint64) uint32 { return uint32(i) }, true},
+		"alternating, seldom":       {every(1), func(i uint64) uint32 { return 1<<20 + uint32(i)*3001 }, true},
+		"alternating, descending":   {every(1), func(i uint64) uint32 { return 1<<20 - uint32(i)*3001 }, true},
+		"bursts":                    {every(4), func(i uint64) uint32 { return uint32(i) }, true},
+		"one change":                {every(60), func(i uint64) uint32 { return uint32(i) }, false},
+		"one change, seldom":        {every(60), func(i uint64) uint32 { return 1<<20 - uint32(i)*3001 }, false},
+		"there and back and again":  {every(30), func(i uint64) uint32 { return uint32(i) * 7 }, false},
+		"one port first, then both": {func(i uint64) int { return min(int(i/119), 1) }, func(i uint64) uint32 { return uint32(i) }, false},
 	} {
 		j, err := New(Config{Decode: decode.Config{Domain: network(t)}, Ports: []string{"a", "b"}})
 		if err != nil {
@@ -637,12 +637,58 @@ func TestPathChanges(t *testing.T) {
 		for port := range 2 { // as captures are read
 			for i := range uint64(120) {
 				if at := test.port(i); at == port {
-					j.paths.add(&sighting{identity: identity{flow: 1}, tagState: tagState{tagged: true, Tag: csig.Tag{T: uint8(at)}}, number: test.number(i)}, uint8(port))
+					s := sighting{identity: identity{flow: 1}, tagState: tagState{tagged: true, Tag: csig.Tag{T: uint8(at)}}}
+					j.paths.add(&waiter{sighting: s, order: test.order(i)}, uint8(port))
 				}
 			}
 		}
 		if r := j.Report(); (broken(r) == "path-selection") != test.broken || (r.Counts.PathsIgnored > 0) == (test.broken || name == "one port first, then both") {
 			t.Errorf("%s: breaks %q: %+v", name, broken(r), r.Counts)
+		}
+	}
+}
+
+// TestPathsOfFiles: packets are numbered in each file before the device, so a change of route between
+// two files is still one change.
+func TestPathsOfFiles(t *testing.T) {
+	t.Parallel()
+	const files, packets = 2, 60 // in each file
+	for name, test := range map[string]struct {
+		port   func(i int) int
+		broken string
+	}{
+		"a change with the file": {func(i int) int { return i / packets }, ""},
+		"alternating":            {func(i int) int { return i % 2 }, "path-selection"},
+	} {
+		l := newLab(t, layouts[1], 1)
+		l.cfg.Ports = []string{"a", "b"}
+		j, err := New(l.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const parts = 3
+		for part := range parts {
+			j.StartPart(part, parts)
+			var after [2][]Packet
+			for i := range files * packets {
+				at := test.port(i)
+				f := flight{ip: make([]byte, ipv4Len+udpLen+12), tagged: true, tag: csig.Tag{Layout: layouts[1], T: uint8(at), S: 9, LM: 3}}
+				f.ip[0], f.ip[3], f.ip[9], f.ip[len(f.ip)-1] = 0x45, byte(len(f.ip)), protoUDP, byte(i)
+				p := Packet{Data: l.frame(&f, 1), Number: uint64(i%packets + 1)}
+				if err := j.Before(&p); err != nil {
+					t.Fatal(err)
+				}
+				after[at] = append(after[at], p)
+			}
+			for port := range after {
+				for i := range after[port] {
+					j.After(port, &after[port][i])
+				}
+			}
+			j.EndPart()
+		}
+		if r := j.Report(); broken(r) != test.broken || r.Counts.Judged != files*packets {
+			t.Errorf("%s: breaks %q, want %q: %+v", name, broken(r), test.broken, r.Counts)
 		}
 	}
 }

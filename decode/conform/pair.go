@@ -3,9 +3,10 @@ package conform
 import "github.com/csigscope/csigscope/decode/csig"
 
 // pair judges a packet after the device by the same packet before it.
-func (j *Judge) pair(before, after *sighting) {
+func (j *Judge) pair(w *waiter, after *sighting) {
+	before := &w.sighting
 	j.counts.Judged++
-	j.paths.add(before, after.port)
+	j.paths.add(w, after.port)
 	if after.orphan && !before.orphan || after.strange && !before.strange {
 		j.broke(Malformed, before, after)
 		return

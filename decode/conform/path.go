@@ -17,7 +17,7 @@ const (
 	// that often, each of two classes came back to its port after the other one. Routes and flowlets
 	// change the port of a flow too, and may do so once or twice when its tag changes.
 	minChanges = 2*minClass - 1
-	// numSlots is the number of intervals of packet numbers that are distinguished in a flow.
+	// numSlots is the number of intervals in which the packets of a flow are distinguished.
 	numSlots = 64
 )
 
@@ -35,8 +35,8 @@ type class struct {
 // the device.
 type flowPaths struct {
 	byType, byTag [maxClasses]class
-	low, high     uint64 // numbers of its first and its last packet
-	shift         uint8  // each slot is 1<<shift numbers
+	low, high     uint32 // order of its first and its last packet
+	shift         uint8  // each slot is 1<<shift packets of all flows
 }
 
 // paths records the ports that flows took, by tag (IBCS 5.2). A device that spreads packets over
@@ -50,7 +50,7 @@ type paths struct {
 	any     bool
 }
 
-func (p *paths) add(before *sighting, port uint8) {
+func (p *paths) add(before *waiter, port uint8) {
 	p.several = p.several || p.any && p.port != port
 	p.port, p.any = port, true
 	if before.flow == 0 {
@@ -65,7 +65,7 @@ func (p *paths) add(before *sighting, port uint8) {
 			p.ignored++
 			return
 		}
-		f = &flowPaths{low: before.number, high: before.number}
+		f = &flowPaths{low: before.order, high: before.order}
 		p.flows[before.flow] = f
 	}
 	var byType, byTag uint64 // 0 without a tag
@@ -73,21 +73,21 @@ func (p *paths) add(before *sighting, port uint8) {
 		byType = 1 + uint64(before.T)
 		byTag = 1 + (uint64(before.S)<<32 | uint64(before.T)<<16 | uint64(before.LM))
 	}
-	slot := f.slot(before.number)
-	count(&f.byType, byType, slot, before, port)
-	count(&f.byTag, byTag, slot, before, port)
+	slot := f.slot(before.order)
+	count(&f.byType, byType, slot, &before.sighting, port)
+	count(&f.byTag, byTag, slot, &before.sighting, port)
 }
 
 // slot returns the bit of a packet in class.slots. It first widens the slots until they hold it; in
 // whatever order packets come, the slots are the same in the end.
-func (f *flowPaths) slot(number uint64) uint64 {
-	low, high := min(f.low, number), max(f.high, number)
+func (f *flowPaths) slot(order uint32) uint64 {
+	low, high := min(f.low, order), max(f.high, order)
 	for high>>f.shift-low>>f.shift >= numSlots {
 		odd := f.low >> f.shift & 1
 		f.shift++
 		f.eachSlots(func(slots uint64) (wide uint64) {
 			for ; slots != 0; slots &= slots - 1 {
-				wide |= 1 << ((uint64(bits.TrailingZeros64(slots)) + odd) / 2)
+				wide |= 1 << ((uint32(bits.TrailingZeros64(slots)) + odd) / 2)
 			}
 			return wide
 		})
@@ -96,7 +96,7 @@ func (f *flowPaths) slot(number uint64) uint64 {
 		f.eachSlots(func(slots uint64) uint64 { return slots << back })
 	}
 	f.low, f.high = low, high
-	return 1 << (number>>f.shift - low>>f.shift)
+	return 1 << (order>>f.shift - low>>f.shift)
 }
 
 func (f *flowPaths) eachSlots(change func(uint64) uint64) {

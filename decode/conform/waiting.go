@@ -9,6 +9,7 @@ type waiter struct {
 	next  int32 // the next equal packet; none for the last
 	chain int32 // of the first packet: index into waiting.chains; none while it is alone
 	taken bool
+	order uint32 // among the packets before the device in all captures and parts, from 1
 }
 
 // chain is the shared state of several equal packets.
