@@ -18,6 +18,9 @@ const (
 func (d *Decoder) walkTransport(b []byte, left int, e endpoints, r *Result) Reason {
 	if e.proto == protoTCP {
 		if r.N == 0 && len(d.reflections) == 0 {
+			if d.keeps {
+				d.tcp(b, left, e, r)
+			}
 			return NoCSIG
 		}
 		return d.tcp(b, left, e, r)
@@ -179,8 +182,7 @@ type TCPSegment struct {
 
 // Segment returns the innermost TCP segment of the last decoded frame, inside any tunnels, if
 // Config.Segments is set. ok is false if there is none, or it is mirrored, a fragment, encrypted,
-// truncated, or of no stated length, and for a frame without a tag if no reflections over TCP are
-// configured. The segment is a part of that frame.
+// truncated, or of no stated length. The segment is a part of that frame.
 func (d *Decoder) Segment() (s TCPSegment, ok bool) {
 	t := &d.innermost
 	if t.Header == nil || t.Proto != protoTCP {

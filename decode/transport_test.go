@@ -23,16 +23,23 @@ func tcpFrame(flags uint16, total uint16) []byte {
 // TestSegment: a whole segment of a stated length is kept until the next frame, if requested.
 func TestSegment(t *testing.T) {
 	t.Parallel()
-	domain, err := csig.DefaultSpec().Compile()
-	if err != nil {
-		t.Fatal(err)
+	domain := func(reflections ...csig.ReflectionSpec) *csig.Domain {
+		spec := csig.DefaultSpec()
+		spec.Reflections = reflections
+		domain, err := spec.Compile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return domain
 	}
+	reflects, none := domain(csig.DefaultSpec().Reflections...), domain()
 	for name, test := range map[string]struct {
 		frame []byte
 		asked bool
 		left  int
 	}{
 		"whole":             {tcpFrame(0, 41), true, 21},
+		"no reflections":    {tcpFrame(0, 41), true, 21},
 		"do not fragment":   {tcpFrame(0x4000, 41), true, 21},
 		"first fragment":    {tcpFrame(0x2000, 41), true, 0},
 		"second fragment":   {tcpFrame(5, 41), true, 0},
@@ -40,7 +47,11 @@ func TestSegment(t *testing.T) {
 		"not asked for":     {tcpFrame(0, 41), false, 0},
 		"cut in the header": {tcpFrame(0, 41)[:50], true, 0},
 	} {
-		d, err := decode.New(decode.Config{Domain: domain, Segments: test.asked})
+		cfg := decode.Config{Domain: reflects, Segments: test.asked}
+		if name == "no reflections" {
+			cfg.Domain = none
+		}
+		d, err := decode.New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
