@@ -305,3 +305,10 @@ func overlap(one, other uint64) float64 {
 	}
 	return float64(bits.OnesCount64(one&other)) / float64(bits.OnesCount64(one))
 }
+
+// within returns the slots between the first and the last one. Those have times before or after an
+// event, too; after a wrong time in a capture, which makes slots long, they have all of its times.
+func within(slots uint64) uint64 {
+	slots &= slots - 1
+	return slots &^ (1 << (bits.Len64(slots|1) - 1))
+}

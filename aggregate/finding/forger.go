@@ -91,7 +91,7 @@ func others(flows []*flow) (list []*flow) {
 // values with an unknown LM.
 func (one *sourceState) cleared(d *Detector, wrote map[aggregate.LocationID]uint64) func(aggregate.LocationID) bool {
 	when := one.when.now(&d.locations.clock)
-	return func(at aggregate.LocationID) bool { return overlap(when, wrote[at]) >= 0.5 }
+	return func(at aggregate.LocationID) bool { return overlap(within(when), wrote[at]) >= 0.5 }
 }
 
 // constant reports whether a source's values with an unknown LM are all one value, heavy and not the

@@ -148,7 +148,7 @@ func (d *Detector) blameStrays(c *localizer, list []unknownLocator, flows []*flo
 		f := &list[i]
 		when := f.by.when.now(&d.locations.clock)
 		v := c.rank(f.by.inOrder(), f.by.others(flows), func(at aggregate.LocationID) bool {
-			return f.tap != "" && senders(at) || overlap(when, wrote[at]) >= 0.5
+			return f.tap != "" && senders(at) || overlap(within(when), wrote[at]) >= 0.5
 		})
 		if len(v.at) > 0 {
 			v.name(&f.Finding)
