@@ -135,6 +135,42 @@ func TestCaptureIsKept(t *testing.T) {
 	}
 }
 
+// TestSettingsAreKept: a fabric file or scenario that a command reads stays unchanged if it is
+// named as an output, also under another name.
+func TestSettingsAreKept(t *testing.T) {
+	t.Parallel()
+	e := emit(t, "--scenario", "quickstart", "--set", "duration=50ms")
+	mine := writeFile(t, filepath.Join(e.dir, "mine.yaml"), "name: mine\nfabric_file: fabric.yaml\nduration: 50ms\nworkloads:\n- {kind: incast, target: {rack: 1, host: 1}, rate: 100Mbps, racks: [2]}\n")
+	scenario := writeFile(t, filepath.Join(t.TempDir(), "fabric.yaml"), "base: quickstart\nduration: 50ms\n")
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(e.fabric(), link); err != nil {
+		t.Fatal(err)
+	}
+	capture := e.captures(t)[0]
+	for _, tt := range []struct {
+		kept, want string
+		args       []string
+	}{
+		{e.fabric(), "fabric_file", []string{"emit", "--scenario-file", mine, "--out", e.dir}},
+		{e.fabric(), "fabric_file", []string{"emit", "--scenario-file", mine, "--interface", "missing0", "--out", e.dir}},
+		{scenario, "--scenario-file", []string{"emit", "--scenario-file", scenario, "--out", filepath.Dir(scenario)}},
+		{e.fabric(), "--fabric", []string{"report", capture, "--fabric", e.fabric(), "--out", link}},
+		{mine, "--config", []string{"decode", capture, "--config", mine, "--annotate", mine}},
+		{mine, "--scenario-file", []string{"replay", "--store", "none", "--scenario-file", mine, "--out", mine}},
+	} {
+		before, err := os.ReadFile(tt.kept)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := runBinary(t, os.Environ(), tt.args...); r.code != exitUsage || !strings.Contains(r.stderr, tt.want) || !strings.Contains(r.stderr, "another") {
+			t.Errorf("%s: exit code %d, %q does not name %s and the remedy", tt.args, r.code, r.stderr, tt.want)
+		}
+		if after, err := os.ReadFile(tt.kept); err != nil || string(after) != string(before) {
+			t.Errorf("%s: %s has %d bytes of %d, %v", tt.args, tt.kept, len(after), len(before), err)
+		}
+	}
+}
+
 // TestFabricWarnings: only the check warns of allowed values that look like mistakes.
 func TestFabricWarnings(t *testing.T) {
 	t.Parallel()

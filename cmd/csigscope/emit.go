@@ -66,6 +66,17 @@ func (f *scenarioFlags) load() (s scenario.Scenario, err error) {
 	return s, nil
 }
 
+// spare returns an error if the fabric file in dir is one that the scenario is read from.
+func (f *scenarioFlags) spare(s *scenario.Scenario, dir string) error {
+	written := filepath.Join(dir, scenario.FabricFile)
+	for name, file := range map[string]string{"fabric_file": s.FabricFile, "--scenario-file": f.file} {
+		if sameFile(file, written) {
+			return usageError{fmt.Errorf("%s %q would be replaced: choose another --out", name, file)}
+		}
+	}
+	return nil
+}
+
 // emitFlags are the flags of emit.
 type emitFlags struct {
 	scenario             scenarioFlags
@@ -169,6 +180,9 @@ func (f *emitFlags) run(cmd *cobra.Command) error {
 	case f.wire.Interface != "":
 		return f.send(cmd, s)
 	}
+	if err := f.scenario.spare(&s, f.dir); err != nil {
+		return err
+	}
 	report, err := emitInto(cmd, s, f.dir)
 	if err != nil {
 		return err
@@ -200,6 +214,9 @@ func (f *emitFlags) send(cmd *cobra.Command, s scenario.Scenario) error {
 	}
 	if cmd.Flags().Changed("out") {
 		f.wire.Dir = f.dir
+		if err := f.scenario.spare(&s, f.dir); err != nil {
+			return err
+		}
 	}
 	progress, stop := showSimulation(cmd)
 	defer stop()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/csigscope/csigscope/aggregate/query/tabular"
@@ -98,13 +99,13 @@ type outputFile struct {
 }
 
 // add adds the flag. Before the command runs, it rejects a file whose folder is missing, or
-// that would overwrite a capture among the arguments.
+// that would overwrite a file that the command reads.
 func (f *outputFile) add(cmd *cobra.Command, name, usage string) {
 	f.flag = "--" + name
 	cmd.Flags().StringVar(&f.path, name, "", usage)
 	before(cmd, func(args []string) error {
 		if f.named() {
-			return errors.Join(f.checkFolder(), f.spare(args))
+			return errors.Join(f.checkFolder(), f.spare(args), f.spareSettings(cmd.Flags()))
 		}
 		return nil
 	})
@@ -165,6 +166,24 @@ func (f *outputFile) spare(args []string) error {
 		}
 	}
 	return nil
+}
+
+// spareSettings returns an error if the file is a fabric file, configuration or scenario that a
+// flag names.
+func (f *outputFile) spareSettings(flags *pflag.FlagSet) error {
+	for _, name := range []string{"fabric", "config", "scenario-file"} {
+		if in := flags.Lookup(name); in != nil && sameFile(in.Value.String(), f.path) {
+			return fmt.Errorf("%s %q: is the file of --%s: name another file", f.flag, f.path, name)
+		}
+	}
+	return nil
+}
+
+// sameFile reports whether two paths name one existing file.
+func sameFile(a, b string) bool {
+	one, err := os.Stat(a)
+	other, otherErr := os.Stat(b)
+	return err == nil && otherErr == nil && os.SameFile(one, other)
 }
 
 // captures returns the captures in the arguments, also as PORT=FILE, and those in folders.
