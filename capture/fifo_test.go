@@ -3,8 +3,10 @@
 package capture
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -46,5 +48,67 @@ func TestCloseWakesNamedPipe(t *testing.T) {
 	}
 	if err = <-done; !errors.Is(err, os.ErrClosed) {
 		t.Errorf("error %v, want os.ErrClosed", err)
+	}
+}
+
+// TestFollowedPipeEnds: the end of ctx ends the wait for the writer of a named pipe, for its header,
+// and for more packets; Close ends the last one too.
+func TestFollowedPipeEnds(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	header := newPcap(binary.LittleEndian, magicMicros, 0, 1).buf
+	for name, tt := range map[string]struct {
+		early   bool // there is a writer before the end
+		written []byte
+		close   bool
+		want    error
+	}{
+		"no writer": {want: context.Canceled},
+		"no header": {early: true, want: context.Canceled},
+		"no packet": {early: true, written: header, want: io.EOF},
+		"closed":    {early: true, written: header, close: true, want: io.ErrClosedPipe},
+	} {
+		path := filepath.Join(t.TempDir(), "pipe")
+		if err := syscall.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		write := func() {
+			t.Helper()
+			w, err := os.OpenFile(path, os.O_RDWR, 0) // both, so that opening does not block
+			if err == nil {
+				_, err = w.Write(tt.written)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = w.Close() }) // later, since the pipe may still be opened
+		}
+		if tt.early {
+			write()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		opened, done := make(chan *Reader, 1), make(chan error, 1)
+		go func() {
+			r, err := Follow(ctx, path, Options{})
+			opened <- r
+			if err == nil {
+				err = r.ReadBatch(new(Batch))
+			}
+			done <- err
+		}()
+		if tt.written != nil {
+			if r := <-opened; tt.close && r != nil {
+				_ = r.Close()
+			}
+		}
+		if !tt.close {
+			cancel()
+		}
+		if err := <-done; !errors.Is(err, tt.want) {
+			t.Errorf("%s: error %v, want %v", name, err, tt.want)
+		}
+		cancel()
+		if !tt.early {
+			write() // ends the abandoned opening
+		}
 	}
 }

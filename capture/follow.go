@@ -13,7 +13,7 @@ import (
 // Follow opens the capture at path like [Open] and waits for more data at its end, polling every
 // Options.Poll, until ctx is done or the file has been rotated. It also waits for the file header
 // of an empty file. The file must exist. Inputs other than regular files block by themselves, so
-// they are opened as with Open, and only Close ends the wait.
+// they are read as with Open, but ctx ends the wait for them.
 //
 // The reader ends in one of three ways:
 //
@@ -28,21 +28,13 @@ import (
 // a regular file is followed. Close from another goroutine does not promptly end the wait for a
 // regular file; ctx does.
 func Follow(ctx context.Context, path string, opts Options) (*Reader, error) {
-	if path == "-" {
-		return Open(path, opts)
+	info, err := os.Stat(path) // before opening, which waits for the writer of a named pipe
+	if path == "-" || err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+		return followPipe(ctx, path, opts)
 	}
-	f, size, err := openFile(path)
+	f, _, err := openFile(path)
 	if err != nil {
 		return nil, err
-	}
-	if size < 0 {
-		r, err := NewReader(f, path, opts)
-		if err != nil {
-			_ = f.Close() // read-only: the reader's error matters
-			return nil, err
-		}
-		r.closer = f
-		return r, nil
 	}
 	replaced := func(own os.FileInfo) bool {
 		there, err := os.Stat(path)
@@ -69,6 +61,61 @@ func follow(ctx context.Context, f *os.File, path string, opts Options, rotated 
 	}
 	r.closer, r.stopped = f, ctx.Err
 	return r, nil
+}
+
+// followPipe reads standard input or a named pipe until ctx ends. Nothing interrupts the opening of a
+// pipe and a read of standard input, so a goroutine does both. If ctx or Close ends the wait, it stays
+// until the writer writes or closes.
+func followPipe(ctx context.Context, path string, opts Options) (*Reader, error) {
+	name := path
+	if path == "-" {
+		name = "standard input"
+	}
+	open, end := context.WithCancel(ctx)
+	from, to := io.Pipe()
+	context.AfterFunc(open, func() { _ = to.Close() })
+	go func() { _ = to.CloseWithError(copyPipe(open, path, to)) }()
+	r, err := NewReader(from, name, opts)
+	if err != nil {
+		end()
+		if ctx.Err() != nil {
+			err = fmt.Errorf("open capture %q: wait for the file header: %w", name, ctx.Err())
+		}
+		return nil, err
+	}
+	r.stopped = ctx.Err
+	r.closer = closeFunc(func() error {
+		_ = from.Close() // before to, whose end would be the end of the capture
+		end()
+		return nil
+	})
+	return r, nil
+}
+
+type closeFunc func() error
+
+// Close implements io.Closer.
+func (f closeFunc) Close() error { return f() }
+
+// copyPipe copies a pipe to its end, or until ctx ends.
+func copyPipe(ctx context.Context, path string, to io.Writer) error {
+	f := os.Stdin
+	if path != "-" {
+		var err error
+		if f, err = os.Open(path); err != nil {
+			return err
+		}
+		defer f.Close()
+		defer context.AfterFunc(ctx, func() { _ = f.Close() })() // ends a read
+		if ctx.Err() != nil {
+			return nil // read nothing that another reader could read
+		}
+	}
+	_, err := io.Copy(to, f)
+	if ctx.Err() != nil {
+		return nil // it closed the file
+	}
+	return err
 }
 
 // ErrShrunk is wrapped by the error for a followed file that became shorter than the part already

@@ -151,8 +151,11 @@ func (r *Rotation) only() (*Reader, error) {
 	if r.path == "" {
 		return nil, io.EOF
 	}
-	reader, err := Open(r.path, r.opts)
+	reader, err := Follow(r.ctx, r.path, r.opts)
 	r.present, r.path = reader, ""
+	if reader == nil && r.ctx.Err() != nil {
+		err = io.EOF
+	}
 	return reader, err
 }
 

@@ -162,14 +162,18 @@ func (l *Lister) Counts() *ListCounts {
 }
 
 func (l *Lister) file(ctx context.Context, from *listing) error {
-	r, err := capture.Open(from.path, listOptions())
+	open := capture.Open
+	if readOnce(from.path) { // a wait for its writer ends with ctx
+		open = func(path string, o capture.Options) (*capture.Reader, error) { return capture.Follow(ctx, path, o) }
+	}
+	r, err := open(from.path, listOptions())
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	cut, err := l.read(ctx, r, from, r.Size() < 0)
 	l.ended(from)
-	return errors.Join(l.counts.Damaged.add(r), cut, err)
+	return errors.Join(l.counts.Damaged.add(r), cut, cmp.Or(err, ctx.Err()))
 }
 
 // listOptions returns options to read damaged files like a replay.

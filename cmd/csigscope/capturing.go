@@ -46,6 +46,13 @@ func runCapturing(cmd *cobra.Command, f *operationsFlags, open func(*operations)
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
+	var lastWords atomic.Pointer[func() string] // nil until it is open
+	daemon.ExitOnSecond(cmd.Context(), exitFailed, func() string {
+		if words := lastWords.Load(); words != nil {
+			return (*words)()
+		}
+		return "nothing was captured"
+	})
 	o, err := newOperations(cmd, f)
 	if err != nil {
 		return err
@@ -55,7 +62,8 @@ func runCapturing(cmd *cobra.Command, f *operationsFlags, open func(*operations)
 		return err
 	}
 	if err = c.watch(o); err == nil {
-		daemon.ExitOnSecond(cmd.Context(), exitFailed, c.lastWords)
+		words := c.lastWords
+		lastWords.Store(&words)
 		err = o.Run(cmd.Context(), func(ctx context.Context) error { return c.run(ctx, reload) })
 	}
 	return errors.Join(err, c.close())

@@ -25,8 +25,9 @@ type collectFlags struct {
 func newCollectCommand() *cobra.Command {
 	var f collectFlags
 	cmd := &cobra.Command{
-		Use:   "collect",
-		Short: "Capture live packets into the store, all day",
+		Use:         "collect",
+		Annotations: map[string]string{ownEnd: "true"},
+		Short:       "Capture live packets into the store, all day",
 		Long: `collect captures packets on network interfaces, aggregates them, and stores windows as they close.
 With --ingest-listen it also takes windows that csigscope export sends from other hosts. Capturing
 needs CAP_NET_RAW, and with --capture ebpf, which counts packets in the kernel instead of copying

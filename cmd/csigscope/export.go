@@ -35,8 +35,9 @@ type exportFlags struct {
 func newExportCommand() *cobra.Command {
 	var f exportFlags
 	cmd := &cobra.Command{
-		Use:   "export",
-		Short: "Capture live packets on a host and send windows to a collector",
+		Use:         "export",
+		Annotations: map[string]string{ownEnd: "true"},
+		Short:       "Capture live packets on a host and send windows to a collector",
 		Long: `export captures as collect does, and sends closed windows to a csigscope collect elsewhere,
 which stores them. Windows wait in a spool on disk until a collector has stored them, across
 outages of the network and of either side, and count once. The collector knows the exporter

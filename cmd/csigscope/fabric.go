@@ -78,13 +78,15 @@ a setting of the switches. The exit code is 3 if other commands refuse the fabri
 // importFabric writes the fabric file for the given files, and lists missing statements on
 // standard error.
 func importFabric(cmd *cobra.Command, paths []string, o importer.Options, out *outputFile) error {
-	files, err := importer.Read(paths)
+	r, err := interruptible(cmd, func() (*importer.Result, error) {
+		files, err := importer.Read(paths)
+		if err != nil {
+			return orUsage[*importer.Result](nil, err)
+		}
+		return orUsage(importer.Import(files, o))
+	})
 	if err != nil {
-		return usageError{err}
-	}
-	r, err := importer.Import(files, o)
-	if err != nil {
-		return usageError{err}
+		return err
 	}
 	if err := out.write(cmd, r.Write); err != nil {
 		return err
@@ -94,6 +96,27 @@ func importFabric(cmd *cobra.Command, paths []string, o importer.Options, out *o
 		return findingsError{fmt.Errorf("the fabric file is not complete: add the missing facts, then run csigscope fabric check: %w", r.Incomplete)}
 	}
 	return nil
+}
+
+// interruptible returns the result of work that does not look at a context, or an error as soon as
+// the command is interrupted. The work then goes on until the process ends, so it must only read.
+func interruptible[T any](cmd *cobra.Command, work func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := work()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-cmd.Context().Done():
+		var none T
+		return none, cmd.Context().Err()
+	}
 }
 
 // printReview prints the gaps and oddities of a fabric.
@@ -117,13 +140,19 @@ speeds. config check --fabric checks the same.`,
 		Example: "  csigscope fabric check fabric.yaml",
 		Args:    fabricArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			n, err := openNetwork("", args[0])
+			var missing, suspicious []string
+			o, err := interruptible(cmd, func() (*fabric.Outline, error) {
+				n, err := openNetwork("", args[0])
+				if err != nil {
+					return nil, err
+				}
+				missing, suspicious = n.Fabric.Review()
+				return n.Fabric.Outline(""), nil
+			})
 			if err != nil {
 				return err
 			}
-			missing, suspicious := n.Fabric.Review()
 			printReview(cmd, missing, suspicious)
-			o := n.Fabric.Outline("")
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "fabric is valid: %d hosts, %d groups, %d missing, %d warnings\n", o.Hosts, o.Groups, len(missing), len(suspicious))
 			return err
 		},
@@ -151,15 +180,20 @@ total speed of its ports that face up. json has all of it, ndjson and csv one ro
 	}
 	out.add(cmd, "table", "json", "ndjson", "csv")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		spec, err := orUsage(fabric.Load(args[0]))
+		o, err := interruptible(cmd, func() (*fabric.Outline, error) {
+			spec, err := orUsage(fabric.Load(args[0]))
+			if err != nil {
+				return nil, err
+			}
+			n, err := newNetwork("", spec, args[0])
+			if err != nil {
+				return nil, err
+			}
+			return n.Fabric.Outline(spec.Name), nil
+		})
 		if err != nil {
 			return err
 		}
-		n, err := newNetwork("", spec, args[0])
-		if err != nil {
-			return err
-		}
-		o := n.Fabric.Outline(spec.Name)
 		if out.format == "ndjson" || out.format == "csv" {
 			return out.list(cmd, portListing(o))
 		}

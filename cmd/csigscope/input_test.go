@@ -90,6 +90,75 @@ func TestPipes(t *testing.T) {
 	}
 }
 
+// TestInterruptedWait: an interrupt ends the wait for the writer of a pipe.
+func TestInterruptedWait(t *testing.T) {
+	t.Parallel()
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	for _, tt := range []struct {
+		args []string
+		code int
+	}{
+		{[]string{"decode"}, exitFailed},
+		{[]string{"decode", "--follow"}, exitDone},
+		{[]string{"replay", "--store", "none"}, exitFailed},
+		{[]string{"fabric", "import"}, exitFailed},
+		{[]string{"fabric", "check"}, exitFailed},
+		{[]string{"fabric", "show"}, exitFailed},
+	} {
+		fifo := filepath.Join(t.TempDir(), "fifo")
+		if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var stdout, stderr bytes.Buffer
+		code := run(ctx, append(tt.args, fifo), &stdout, &stderr)
+		if code != tt.code || strings.Contains(stderr.String(), "interrupted") != (code == exitFailed) {
+			t.Errorf("%s: exit code %d, want %d: %s", tt.args, code, tt.code, &stderr)
+		}
+		w, err := os.OpenFile(fifo, os.O_RDWR, 0) // ends the abandoned opening
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = w.Close() })
+	}
+}
+
+// TestSecondSignal: a second signal ends a command that does not end at the first one.
+func TestSecondSignal(t *testing.T) {
+	t.Parallel()
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "decode", fifo, fifo) // a merge needs the first packet of each
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w, err := os.OpenFile(fifo, os.O_WRONLY, 0) // when the command has opened it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	if !comes(func() bool {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		return len(ended) > 0
+	}) {
+		_ = cmd.Process.Kill()
+	}
+	<-ended
+	if code := cmd.ProcessState.ExitCode(); code != exitFailed || !strings.Contains(stderr.String(), "ended at once") {
+		t.Errorf("exit code %d: %s", code, &stderr)
+	}
+}
+
 // feedFile writes a file into a named pipe.
 func feedFile(fifo, file string) error {
 	data, err := os.ReadFile(file)

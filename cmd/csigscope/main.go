@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/cmd/csigscope/internal/daemon"
 )
 
 // Exit codes of every command.
@@ -43,6 +44,9 @@ func (e findingsError) Unwrap() error { return e.error }
 func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
+
+// ownEnd is the annotation of commands that decide themselves about the end at a second signal.
+const ownEnd = "own-end"
 
 // run runs a command until it ends, ctx ends or a signal arrives, and returns its exit code.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
@@ -100,6 +104,9 @@ command looks for (conform, fabric import, report --fail-on, schema verify, trac
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Annotations[ownEnd] == "" {
+				daemon.ExitOnSecond(cmd.Context(), exitFailed, func() string { return "incomplete and temporary files may be left" })
+			}
 			return flagsFromEnvironment(cmd)
 		},
 	}

@@ -339,6 +339,8 @@ func newEngineCommand() *cobra.Command {
 		Short:  "Run the embedded ClickHouse engine over a data folder",
 		Hidden: true,
 		Args:   noArgs,
+		// It closes its data folder, however many signals come.
+		Annotations: map[string]string{ownEnd: "true"},
 	}
 	cmd.Flags().StringVar(&o.Dir, "dir", "", "data `FOLDER`")
 	cmd.Flags().StringVar(&o.Library, "library", "", "engine library `FILE`")

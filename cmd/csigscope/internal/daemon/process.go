@@ -104,9 +104,13 @@ func (p *Process) Run(ctx context.Context, work func(context.Context) error) err
 const oneRequest = 250 * time.Millisecond
 
 // ExitOnSecond exits with a code at the first interrupt or termination signal that comes more
-// than 250 ms after the end of ctx, after printing lastWords.
+// than 250 ms after another one has ended ctx, which is from signal.NotifyContext, after printing
+// lastWords.
 func ExitOnSecond(ctx context.Context, code int, lastWords func() string) {
 	context.AfterFunc(ctx, func() {
+		if context.Cause(ctx) == context.Canceled { //nolint:errorlint // a signal's cause is another one
+			return
+		}
 		again := make(chan os.Signal, 1)
 		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 		awaitSecond(again, time.Now)
