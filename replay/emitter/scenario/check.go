@@ -310,6 +310,17 @@ func (s *Scenario) checkRacks(t *Topology) error {
 }
 
 // checkOutput checks encapsulations and captures, as far as the scenario alone allows.
+// checkSeconds returns an error if a time of the tap may not fit 32 bits of seconds, as in records of
+// classic pcap and in ERSPAN type III (draft-foschiano-erspan-03).
+func (s *Scenario) checkSeconds(t *Tap) error {
+	drift := time.Duration(max(t.Drift, 0) * int64(s.Duration/time.Microsecond) / 1e6)
+	latest := s.Start.Add(s.Duration + max(t.Offset, 0) + max(t.Step, 0) + drift + t.Jitter)
+	if end := time.Unix(1<<32, 0).UTC(); !latest.Before(end) {
+		return fmt.Errorf("start %s: classic captures and erspan: 3 have no times from %s on: expected a start that leaves time for the duration and clock errors", s.Start.Format(time.RFC3339), end.Format(time.RFC3339))
+	}
+	return nil
+}
+
 func (s *Scenario) checkOutput() error {
 	if _, _, err := s.Styles(); err != nil {
 		return err
@@ -317,13 +328,22 @@ func (s *Scenario) checkOutput() error {
 	if s.Compress != "" && s.Compress != Gzip && s.Compress != Zstd {
 		return fmt.Errorf("compress %q: expected %s, %s or nothing", s.Compress, Gzip, Zstd)
 	}
+	if s.Classic {
+		if err := s.checkSeconds(&Tap{}); err != nil {
+			return err
+		}
+	}
 	patterns := len(s.Counters)
 	if err := checkPatterns(s.Counters); err != nil {
 		return fmt.Errorf("counters: %w", err)
 	}
 	for i := range s.Taps {
 		t := &s.Taps[i]
-		if err := t.check(); err != nil {
+		err := t.check()
+		if err == nil && (s.Classic || t.ERSPAN == 3) {
+			err = s.checkSeconds(t)
+		}
+		if err != nil {
 			return fmt.Errorf("taps[%d]: %w", i, err)
 		}
 		patterns += len(t.Ports) + len(t.Before) + len(t.After)
