@@ -309,7 +309,6 @@ func (s *Scenario) checkRacks(t *Topology) error {
 	return nil
 }
 
-// checkOutput checks encapsulations and captures, as far as the scenario alone allows.
 // checkSeconds returns an error if a time of the tap may not fit 32 bits of seconds, as in records of
 // classic pcap and in ERSPAN type III (draft-foschiano-erspan-03).
 func (s *Scenario) checkSeconds(t *Tap) error {
@@ -321,6 +320,7 @@ func (s *Scenario) checkSeconds(t *Tap) error {
 	return nil
 }
 
+// checkOutput checks encapsulations and captures, as far as the scenario alone allows.
 func (s *Scenario) checkOutput() error {
 	if _, _, err := s.Styles(); err != nil {
 		return err
