@@ -16,6 +16,7 @@ const (
 	blockOldPacket = 2
 	blockSimple    = 3
 	blockEnhanced  = 6
+	lastBlock      = 10 // of the standard types, but for section headers and custom blocks
 
 	byteOrderMagic = 0x1a2b3c4d
 )

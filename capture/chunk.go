@@ -1,7 +1,6 @@
 package capture
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -27,7 +26,8 @@ type Chunk struct {
 //
 // A boundary is a guess: the records from there on form a run, in which each header has a plausible
 // length and time and leads to the next one, and each pcapng block repeats its length at its end. A
-// run has at least 16 records and 64 KiB (size/2 if that is less). Reading confirms the guess:
+// run has at least 16 records and 64 KiB (size/2 if that is less). In a pcapng file, no other run may
+// contradict it: of frames of equal length that hold blocks, none starts a range. Reading confirms the guess:
 // chunk 0 starts at a known record, and a chunk whose reader returns io.EOF ended exactly where the
 // next one starts. A reader that skips damage (Options.Resume) cannot confirm it, and relies on the
 // run. After a *BoundaryError the guess was wrong: drop the results of the chunk and of all later
@@ -87,10 +87,11 @@ func formatOf(f io.ReaderAt, path string, maxFrame int) (runFormat, error) {
 		}
 		return nil, fmt.Errorf("read capture %q: read the section header: %w", path, err)
 	}
-	if _, ok := byteOrder(head[8:]); !ok || binary.LittleEndian.Uint32(head[:]) != blockSection {
+	swapped, ok := byteOrder(head[8:])
+	if !ok || !isSection(head[:]) {
 		return nil, nil
 	}
-	return &blockRun{limit: int64(Options{MaxFrame: maxFrame}.maxRecord())}, nil
+	return &blockRun{limit: int64(Options{MaxFrame: maxFrame}.maxRecord()), swapped: swapped, aligned: true}, nil
 }
 
 // cover converts inner boundaries to the chunks of a file.

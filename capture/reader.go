@@ -223,7 +223,7 @@ func (r *Reader) Close() error {
 // available.
 func (r *Reader) release() {
 	r.consumed.Store(r.Offset())
-	r.win, r.inflated = readBuffer{}, nil
+	r.win, r.inflated, r.resumer.search = readBuffer{}, nil, nil
 }
 
 // Open opens the capture at path and reads its file header. The path "-" is standard input.

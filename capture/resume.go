@@ -38,6 +38,7 @@ type resumer struct {
 	size   int64 // of the file
 	bounds []int64
 	known  bool // bounds have been computed
+	search *splitter
 	damage *DamageError
 }
 
@@ -172,8 +173,11 @@ func (r *Reader) nextBoundary(from int64) (int64, error) {
 	if !m.known {
 		m.known = true
 		if r.opts.Resume > 0 && r.opts.Resume < m.size {
-			var err error
-			if m.bounds, err = newSplitter(m.file, r.runs(), m.size, r.opts.Resume).bounds(); err != nil {
+			format, err := formatOf(m.file, r.name, r.opts.MaxFrame)
+			if err != nil || format == nil {
+				return m.size, err
+			}
+			if m.bounds, err = newSplitter(m.file, format, m.size, r.opts.Resume).bounds(); err != nil {
 				return 0, err
 			}
 		}
@@ -187,14 +191,23 @@ func (r *Reader) nextBoundary(from int64) (int64, error) {
 // search looks for a run of records between from and limit. A run in another byte order than the
 // blocks before it belongs to a section that begins in the damage.
 func (r *Reader) search(from, limit int64) (at int64, found bool, err error) {
-	s := newSplitter(r.resumer.file, r.runs(), r.resumer.size, resumeBytes)
+	s := r.resumer.search
+	if s == nil {
+		s = newSplitter(r.resumer.file, nil, r.resumer.size, resumeBytes)
+		r.resumer.search = s
+	}
+	run := &blockRun{limit: int64(r.opts.maxRecord()), swapped: r.ng.swapped}
+	s.format = run
+	if r.classic != nil {
+		s.format = newClassicRun(r.classic)
+	}
 	for from < limit {
 		at, found := s.boundary(from, limit)
 		switch {
 		case s.err != nil:
 			return 0, false, s.err
 		case found:
-			if run, ok := s.format.(*blockRun); ok && at < limit && run.firstBigEndian != r.ng.swapped {
+			if r.classic == nil && run.firstBigEndian != r.ng.swapped {
 				r.ng.swapped, r.ng.first = run.firstBigEndian, len(r.ng.interfaces)
 			}
 			return at, at < limit, nil
@@ -202,12 +215,4 @@ func (r *Reader) search(from, limit int64) (at int64, found bool, err error) {
 		from = max(at, from+s.size)
 	}
 	return 0, false, nil
-}
-
-// runs returns the format of the file's records.
-func (r *Reader) runs() runFormat {
-	if r.classic != nil {
-		return newClassicRun(r.classic)
-	}
-	return &blockRun{limit: int64(r.opts.maxRecord())}
 }

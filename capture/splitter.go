@@ -13,6 +13,8 @@ const (
 	// as those of a capture that is being transferred, but they end with their packet.
 	runRecords = 16
 	runBytes   = 64 << 10
+	// A short run has shortRun pcapng blocks, or fewer that end exactly at splitter.end.
+	shortRun = 4
 	// maxGap is the maximum time between neighbouring records, seconds.
 	maxGap = 3600
 	// maxWire is the maximum plausible length on the wire in bytes, far above that of merged frames.
@@ -26,8 +28,9 @@ type runFormat interface {
 	longest() int64
 	// next returns the end of the record at off, or false if there is none; first starts a run.
 	next(s *splitter, off int64, first bool) (end int64, ok bool)
-	// boundaryOf returns the end of the run, or its start, whichever is certain to be a boundary.
-	boundaryOf(start, end int64) int64
+	// settle returns a boundary that a run from start to end proves, or false and a later start of
+	// another run if that one contradicts it.
+	settle(s *splitter, start, end int64) (at int64, ok bool)
 }
 
 // splitter finds record boundaries in the middle of a capture file.
@@ -37,6 +40,8 @@ type splitter struct {
 	fileSize int64
 	size     int64 // largest wanted chunk, bytes
 	minBytes int64 // of a run: 64 KiB, or size/2 if that is less
+	end      int64 // a boundary: of the file, or of the part to search
+	short    bool  // short runs are proof enough
 	budget   int64 // maximum number of headers examined for one boundary, beyond the first of each candidate
 
 	buf   []byte
@@ -51,7 +56,7 @@ func newSplitter(src io.ReaderAt, format runFormat, fileSize, size int64) *split
 	size = max(size, fileSize/maxChunks+1)
 	return &splitter{
 		src: src, format: format, fileSize: fileSize, size: size,
-		minBytes: min(runBytes, size/2),
+		minBytes: min(runBytes, size/2), end: fileSize,
 		// Several times the headers of a run, and in sum linear in the file: a crafted file
 		// gets fewer chunks, but takes no more time.
 		budget: 4*runRecords + size/4,
@@ -72,9 +77,7 @@ func (s *splitter) bounds() ([]int64, error) {
 		if from <= tried {
 			continue
 		}
-		// Blocks start at multiples of 4. Big-endian ones look like little-endian ones that start 3
-		// bytes later, so the search must not begin in between.
-		at, ok := s.boundary(from&^3, s.fileSize)
+		at, ok := s.boundary(from&^3, s.fileSize) // blocks start at multiples of 4
 		if s.err != nil {
 			return nil, fmt.Errorf("find a record boundary near byte offset %d: %w", from, s.err)
 		}
@@ -98,22 +101,31 @@ func (s *splitter) boundary(from, limit int64) (at int64, ok bool) {
 		if c < s.at || c > s.at+int64(s.n)/2 {
 			s.load(c)
 		}
-		if end, ok := s.run(c); ok {
-			return s.format.boundaryOf(c, end), true
+		end, ok := s.run(c, s.short)
+		if !ok {
+			continue
 		}
+		at, ok := s.format.settle(s, c, end)
+		if s.spent >= s.budget || s.err != nil {
+			break
+		}
+		if ok {
+			return at, true
+		}
+		c = at - 1
 	}
 	return c, false
 }
 
 // run walks the records from off and returns the end of the run.
-func (s *splitter) run(off int64) (int64, bool) {
+func (s *splitter) run(off int64, short bool) (int64, bool) {
 	start, count := off, 0
 	for {
 		end, ok := s.format.next(s, off, count == 0)
 		if !ok {
 			return 0, false
 		}
-		if count >= runRecords && off-start >= s.minBytes {
+		if !short && count >= runRecords && off-start >= s.minBytes {
 			return off, true
 		}
 		if count > 0 {
@@ -123,6 +135,9 @@ func (s *splitter) run(off int64) (int64, bool) {
 		}
 		count++
 		off = end
+		if short && (count == shortRun || off >= s.end) {
+			return off, off <= s.end
+		}
 	}
 }
 
@@ -172,8 +187,8 @@ func newClassicRun(layout *classic) *classicRun {
 
 func (c *classicRun) longest() int64 { return int64(c.layout.head) + int64(c.maxIncl) }
 
-// boundaryOf returns the end of the run: even if its start was no record, its records led to real ones.
-func (c *classicRun) boundaryOf(_, end int64) int64 { return end }
+// settle returns the end of the run: even if its start was no record, its records led to real ones.
+func (c *classicRun) settle(_ *splitter, _, end int64) (int64, bool) { return end, true }
 
 func (c *classicRun) next(s *splitter, off int64, first bool) (int64, bool) {
 	p, ok := s.bytes(off, classicRecordHeader)
@@ -205,59 +220,105 @@ func near(a, b uint32) bool {
 // blockRun recognizes blocks of a pcapng file by their length, which each block repeats at its end.
 type blockRun struct {
 	limit          int64 // of a block, bytes
+	swapped        bool  // byte order that is expected of a run: big-endian
+	aligned        bool  // blocks are expected at multiples of 4, as in a file without damage
 	firstBigEndian bool  // of the first block of the run
 	bigEndian      bool  // of the next block
 }
 
 func (b *blockRun) longest() int64 { return b.limit }
 
-// boundaryOf returns the start: a wrong start cannot lead to the start of a real block, since the length
-// at the end of the block before it would differ. So all blocks of a run are real, or none is.
-func (b *blockRun) boundaryOf(start, _ int64) int64 { return start }
+// settle returns the start of the run, unless a block contains it that ends where another run starts.
+// All blocks of a run are real, or none is: a wrong start cannot lead to the start of a real block,
+// since the length at the end of the block before it would differ. But wrong blocks can follow each
+// other as real ones do: in the payload of one packet, at the same place in packets of equal length, or
+// a few bytes beside real ones in the other byte order. The packet that contains the start refutes it.
+// From the view of such wrong blocks, real ones can be inside blocks too. Then the rank decides; of two
+// runs of one rank, neither is a boundary.
+func (b *blockRun) settle(s *splitter, start, _ int64) (int64, bool) {
+	order := b.firstBigEndian
+	rank := b.rank(start, order)
+	for at := start + 1; at < min(start+runBytes, s.end); at++ {
+		for _, bigEndian := range [...]bool{false, true} {
+			if b.rank(at, bigEndian) < rank {
+				continue
+			}
+			read := blocks{swapped: bigEndian}
+			p, ok := s.bytes(at-blockTrailer, blockTrailer)
+			if !ok {
+				break
+			}
+			total := int64(read.u32(p))
+			if total <= at-start || total > b.limit || total%4 != 0 {
+				continue
+			}
+			if _, ok = s.run(at, true); ok && b.firstBigEndian == bigEndian {
+				return at, false
+			}
+		}
+	}
+	b.firstBigEndian = order
+	return start, true
+}
+
+// rank orders possible starts of blocks by what is expected of them.
+func (b *blockRun) rank(at int64, bigEndian bool) (rank int) {
+	if bigEndian == b.swapped {
+		rank++
+	}
+	if b.aligned && at%4 == 0 {
+		rank++
+	}
+	return rank
+}
 
 func (b *blockRun) next(s *splitter, off int64, first bool) (int64, bool) {
 	if !first {
-		return b.block(s, off)
+		end, _, ok := b.block(s, off)
+		return end, ok
 	}
-	for _, b.firstBigEndian = range [...]bool{false, true} {
-		b.bigEndian = b.firstBigEndian
-		if end, ok := b.block(s, off); ok {
+	for _, b.bigEndian = range [...]bool{false, true} {
+		if end, kind, ok := b.block(s, off); ok && (kind == blockSection || kind-1 < lastBlock) {
+			b.firstBigEndian = b.bigEndian
 			return end, true
 		}
 	}
 	return 0, false
 }
 
-// block returns the end of the block at off. A section header sets the byte order of the blocks
-// after it.
-func (b *blockRun) block(s *splitter, off int64) (int64, bool) {
-	p, ok := s.bytes(off, packetHeader-4)
-	if !ok {
-		return 0, false
+// block returns the end and the type of the block at off. A section header sets the byte order of
+// the blocks after it.
+func (b *blockRun) block(s *splitter, off int64) (end int64, kind uint32, ok bool) {
+	p, ok := s.bytes(off, int(min(packetHeader-4, s.fileSize-off)))
+	if !ok || len(p) < minBlock {
+		return 0, 0, false
 	}
 	read := blocks{swapped: b.bigEndian}
-	kind := read.u32(p)
+	kind = read.u32(p)
 	if kind == blockSection {
 		if read.swapped, ok = byteOrder(p[8:]); !ok {
-			return 0, false
+			return 0, 0, false
 		}
 	}
 	total := int64(read.u32(p[4:]))
-	if least, _ := read.shape(kind); total < int64(least) || total%4 != 0 || total > b.limit {
-		return 0, false
+	end = off + total
+	if least, _ := read.shape(kind); total < int64(least) || total%4 != 0 || total > b.limit || end > s.fileSize {
+		return 0, 0, false
+	}
+	if kind == blockEnhanced && read.u32(p[8:]) >= DefaultMaxInterfaces {
+		return 0, 0, false
 	}
 	if kind == blockEnhanced || kind == blockOldPacket {
 		if room := total - packetHeader - blockTrailer; int64(read.u32(p[20:])) > room {
-			return 0, false
+			return 0, 0, false
 		}
 	}
-	end := off + total
 	if end > s.at+int64(s.n) {
 		s.spent++ // also for the first block of a candidate, whose end must be read
 	}
 	if p, ok = s.bytes(end-blockTrailer, blockTrailer); !ok || int64(read.u32(p)) != total {
-		return 0, false
+		return 0, 0, false
 	}
 	b.bigEndian = read.swapped
-	return end, true
+	return end, kind, true
 }
