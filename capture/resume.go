@@ -9,7 +9,7 @@ import (
 )
 
 // resumeBytes is the chunk size for finding boundaries after damage: the smallest that requires
-// runs of full length.
+// runs of full length in a pcap file.
 const resumeBytes = 2 * runBytes
 
 // DamageError describes the parts of a file that a reader skipped because of Options.Resume.
@@ -26,7 +26,7 @@ func (e *DamageError) Error() string {
 	if e.Gaps != 1 {
 		gaps = fmt.Sprintf("%d places", e.Gaps)
 	}
-	return fmt.Sprintf("read capture %q: damaged in %s, %d bytes are left out, and packets behind them are read; the first: %v", e.File, gaps, e.Bytes, e.First)
+	return fmt.Sprintf("read capture %q: damaged in %s, %d bytes are left out; the first: %v", e.File, gaps, e.Bytes, e.First)
 }
 
 // Unwrap returns the error at the first gap.
@@ -46,8 +46,8 @@ type resumer struct {
 func (r *Reader) Damage() *DamageError { return r.resumer.damage }
 
 // resume skips the unreadable record, and reports whether it did. It continues after a pcapng block
-// with a valid length, else where a run of records proves the start of one. A chunk without such a
-// position ends without an error, since the next one starts at a proven position.
+// with a valid length, else where a run of records proves the start of one, else at the end of the
+// chunk or file. Only a file that ends inside its last record keeps its error.
 func (r *Reader) resume() bool {
 	if !r.canResume() || !damaged(r.err) {
 		return false
@@ -63,13 +63,12 @@ func (r *Reader) resume() bool {
 		return false
 	}
 	at, found, err := r.search(from, limit)
-	switch {
-	case err != nil:
+	cut, _ := errors.AsType[*CutError](r.err)
+	if err != nil || !found && limit >= r.resumer.size && cut != nil && cut.Want > 0 {
 		return false
-	case !found && limit < r.resumer.size:
+	}
+	if !found {
 		at = limit
-	case !found:
-		return false
 	}
 	if r.classic == nil {
 		r.ng.damaged(r.win.unread())
@@ -189,7 +188,8 @@ func (r *Reader) nextBoundary(from int64) (int64, error) {
 }
 
 // search looks for a run of records between from and limit. A run in another byte order than the
-// blocks before it belongs to a section that begins in the damage.
+// blocks before it belongs to a section that begins in the damage. A file that is made to look like
+// records everywhere is searched only in part, so that the time is bounded.
 func (r *Reader) search(from, limit int64) (at int64, found bool, err error) {
 	s := r.resumer.search
 	if s == nil {
@@ -197,9 +197,9 @@ func (r *Reader) search(from, limit int64) (at int64, found bool, err error) {
 		r.resumer.search = s
 	}
 	run := &blockRun{limit: int64(r.opts.maxRecord()), swapped: r.ng.swapped}
-	s.format = run
+	s.format, s.short, s.end = run, true, limit
 	if r.classic != nil {
-		s.format = newClassicRun(r.classic)
+		s.format, s.short = newClassicRun(r.classic), false
 	}
 	for from < limit {
 		at, found := s.boundary(from, limit)
@@ -211,8 +211,10 @@ func (r *Reader) search(from, limit int64) (at int64, found bool, err error) {
 				r.ng.swapped, r.ng.first = run.firstBigEndian, len(r.ng.interfaces)
 			}
 			return at, at < limit, nil
+		case s.spent >= s.budget:
+			at = max(at, from+s.size)
 		}
-		from = max(at, from+s.size)
+		from = at
 	}
 	return 0, false, nil
 }

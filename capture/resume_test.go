@@ -137,24 +137,26 @@ func readResumedChunks(t *testing.T, path string, list []Chunk, opts Options) (g
 	return got, gaps, bytes
 }
 
-// TestResumeGivesUp reads files whose rest has no valid run: they must end with the error.
+// TestResumeGivesUp reads files whose rest has no valid run: all of it is left out. Files that are not
+// resumed, and files that end inside a packet, end with the error.
 func TestResumeGivesUp(t *testing.T) {
 	p, starts := records(400)
 	hit := starts[len(starts)-30] // too few records for a run
 	garbage(p.buf, hit, 500)
-	section := cutSamples()["pcapng"]
-	block := slices.Repeat(section, 3)
-	clear(block[len(section)+4 : len(section)+8])
-	long, longStarts := records(3000)
-	garbage(long.buf, longStarts[1000], 500)
+	blocks := (&ngBytes{}).section(binary.LittleEndian).nanos("a").packets(rand.New(rand.NewPCG(1, 2)), 40, 1).buf
+	blockHit := blockStarts(t, blocks)[20]
+	clear(blocks[blockHit:])
 	for name, test := range map[string]struct {
 		data []byte
 		opts Options
+		left int // bytes
 	}{
-		"too little behind": {p.buf, Options{Resume: -1}},
-		"pcapng":            {block, Options{Resume: -1}},
-		"compressed":        {zipped(t, long.buf), Options{Resume: -1}},
-		"not asked for":     {long.buf, Options{}},
+		"too little behind": {p.buf, Options{Resume: -1}, len(p.buf) - hit},
+		"no block behind":   {blocks, Options{Resume: -1}, len(blocks) - blockHit},
+		"cut":               {p.buf[:hit-1], Options{Resume: -1}, 0},
+		"cut block":         {blocks[:blockHit-1], Options{Resume: -1}, 0},
+		"compressed":        {zipped(t, p.buf), Options{Resume: -1}, 0},
+		"not asked for":     {p.buf, Options{}, 0},
 	} {
 		r, err := Open(writeFile(t, "f", test.data), test.opts)
 		if err != nil {
@@ -162,7 +164,11 @@ func TestResumeGivesUp(t *testing.T) {
 		}
 		got, err := drain(t, r)
 		_ = r.Close() // read-only
-		if len(got) == 0 || errors.Is(err, io.EOF) || !damaged(err) || r.Damage() != nil {
+		left := 0
+		if d := r.Damage(); d != nil {
+			left = int(d.Bytes)
+		}
+		if len(got) == 0 || left != test.left || errors.Is(err, io.EOF) != (left > 0) || left == 0 && !damaged(err) {
 			t.Errorf("%s: %d packets, error %v, damage %v", name, len(got), err, r.Damage())
 		}
 	}

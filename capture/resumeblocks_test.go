@@ -244,17 +244,78 @@ func TestEqualBlocks(t *testing.T) {
 	}
 }
 
-// TestBlocksInFrames: frames of equal length hold blocks that follow each other. They are not taken
-// for blocks of the file.
+// TestBlocksInFrames: frames of equal length hold what looks like blocks that follow each other, and
+// the frame that is damaged holds a capture. Neither is taken for blocks of the file.
 func TestBlocksInFrames(t *testing.T) {
 	data := pattern(100, 1)
 	fake := binary.LittleEndian.AppendUint32(nil, 132)
 	fake = binary.LittleEndian.AppendUint32(append(fake, 3, 0, 0, 0), 132)
 	copy(data[40:], fake)
-	p, _ := equalBlocks(binary.LittleEndian, binary.LittleEndian, blockEnhanced, 1, data)
+	p, starts := equalBlocks(binary.LittleEndian, binary.LittleEndian, blockEnhanced, 1, data)
 	list, err := Chunks(writeFile(t, "f", p), 100_000)
 	if err != nil || len(list) != 1 { // each boundary would be a guess
 		t.Errorf("%d chunks, %v", len(list), err)
+	}
+
+	inner := (&ngBytes{}).section(binary.LittleEndian).nanos("inner").packets(rand.New(rand.NewPCG(1, 2)), 12, 1).buf
+	n := (&ngBytes{}).section(binary.LittleEndian).nanos("a")
+	starts = nil
+	for i := range 20 {
+		starts = append(starts, len(n.buf))
+		n.enhanced(0, uint64(i), 4000, slices.Concat(pattern(54, 3), inner, inner))
+	}
+	for _, lost := range []int{4, 54, 64} { // bytes in and behind the header of block 5
+		p := slices.Delete(slices.Clone(n.buf), starts[5]+4, starts[5]+4+lost)
+		got, damage := readResumed(t, writeFile(t, "damaged", p), Options{Resume: -1})
+		if len(got) != 19 || damage == nil || damage.Bytes != int64(starts[1]-starts[0]-lost) {
+			t.Errorf("without %d bytes: %d packets of 19, %v", lost, len(got), damage)
+		}
+		for _, f := range got {
+			if f.Interface != 0 || f.WireLen != 4000 {
+				t.Errorf("without %d bytes: packet %d is no packet of the file", lost, f.Packet)
+			}
+		}
+	}
+}
+
+// TestResumeBlocksSoon: damages that are near each other, or near the end of the file, cost only the
+// blocks that they touch.
+func TestResumeBlocksSoon(t *testing.T) {
+	for name, test := range map[string]struct {
+		packets int
+		hits    []int
+	}{
+		"small file":          {400, []int{10}},
+		"two damages":         {1300, []int{100, 461}},
+		"far from the end":    {4000, []int{100, 460}},
+		"four blocks apart":   {400, []int{100, 105, 110, 115}},
+		"before the last":     {400, []int{398}},
+		"before the last two": {400, []int{397}},
+		"the last":            {400, []int{399}},
+	} {
+		p := (&ngBytes{}).section(binary.LittleEndian).nanos("a").packets(rand.New(rand.NewPCG(1, 2)), test.packets, 1).buf
+		starts := append(blockStarts(t, p), len(p))
+		lost := int64(0)
+		for _, i := range slices.Backward(test.hits) {
+			p = slices.Delete(p, starts[i]+30, starts[i]+34)
+			lost += int64(starts[i+1] - starts[i] - 4)
+		}
+		r, err := Open(writeFile(t, "f", p), Options{Resume: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := drain(t, r)
+		_ = r.Close() // read-only
+		var damage DamageError
+		if d := r.Damage(); d != nil {
+			damage = *d
+		}
+		if cut, ok := errors.AsType[*CutError](err); ok { // the file ends inside its last block
+			damage.Gaps, damage.Bytes = damage.Gaps+1, damage.Bytes+int64(cut.Have)
+		}
+		if len(got) != test.packets-len(test.hits) || damage.Gaps != len(test.hits) || damage.Bytes != lost {
+			t.Errorf("%s: %d packets of %d, %+v, want %d places and %d bytes", name, len(got), test.packets, damage, len(test.hits), lost)
+		}
 	}
 }
 
@@ -285,7 +346,7 @@ func TestBlockSearchIsLinear(t *testing.T) {
 	clear(n.buf[head:])
 	path := writeFile(t, "f", n.buf)
 	_, got := sameAsWhole(t, path, 256<<10, Options{Resume: 256 << 10})
-	if len(got.packets) != 20 || got.err == nil {
+	if len(got.packets) != 20 || !errors.Is(got.err, io.EOF) || got.damage.Bytes != int64(len(n.buf)-head) {
 		t.Errorf("%d packets, %v, %+v", len(got.packets), got.err, got.damage)
 	}
 }

@@ -13,7 +13,8 @@ const (
 	// as those of a capture that is being transferred, but they end with their packet.
 	runRecords = 16
 	runBytes   = 64 << 10
-	// A short run has shortRun pcapng blocks, or fewer that end exactly at splitter.end.
+	// A short run has shortRun pcapng blocks, or fewer that end exactly at splitter.end. After damage
+	// it is proof enough, since blockRun.settle recognizes blocks in a packet by the end of the packet.
 	shortRun = 4
 	// maxGap is the maximum time between neighbouring records, seconds.
 	maxGap = 3600

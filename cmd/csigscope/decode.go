@@ -33,8 +33,8 @@ time_ns. At the end it prints the numbers of rejected packets and observations o
 error, by reason.
 FILE may be pcap or pcapng, plain or compressed with gzip or zstd, a folder of
 captures, or - for standard input. In a damaged file, reading resumes behind the damage, at the
-next valid block of a pcapng file, and behind the next run of valid records of a pcap file; the
-bytes between are counted and their packets get no numbers. In a
+next 4 valid blocks of a pcapng file (fewer at its end), and behind the next run of valid records,
+of 64 KiB, of a pcap file; the bytes between are counted and their packets get no numbers. In a
 pcapng file, packets whose interface may be described in the damage are left out as well.
 Compressed files and pipes are read up to the damage.
 
