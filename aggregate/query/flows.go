@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/flow"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode"
@@ -32,14 +31,10 @@ func flowTotal(r *table.WindowFlow) FlowTotal {
 		SrcGroup: aggregate.GroupID(r.SrcGroup), DstGroup: aggregate.GroupID(r.DstGroup), Kind: decode.Kind(r.Kind),
 		Observations: r.Observations, Bytes: r.Bytes, Mean: math.NaN(), Min: math.NaN(), Max: math.NaN(),
 		Heavy: r.Heavy, Windows: r.Windows, Location: aggregate.LocationID(r.Location), LocationHeavy: r.LocationHeavy, Sampled: r.Sampled,
+		Flow: store.FlowOf(r.Src, r.Dst, r.SrcPort, r.DstPort, r.Proto),
 	}
 	if r.Measured > 0 {
 		f.Mean, f.Min, f.Max = unit.FromStoredMean(aggregate.Ratio(r.Sum, r.Measured)), unit.FromStored(r.Min), unit.FromStored(r.Max)
-	}
-	if r.Flow != (flow.Flow{}) {
-		f.Flow = store.Flow{
-			Src: netip.AddrFrom16(r.Src).Unmap(), Dst: netip.AddrFrom16(r.Dst).Unmap(), SrcPort: r.SrcPort, DstPort: r.DstPort, Proto: r.Proto,
-		}
 	}
 	return f
 }

@@ -122,8 +122,8 @@ func (c *conditions) within(column string, p netip.Prefix) {
 	for i := bits; i < 128; i++ {
 		high[i/8] |= 1 << (7 - i%8)
 	}
-	c.add("%[1]s >= toIPv6('%[2]s') AND %[1]s <= toIPv6('%[3]s') AND %[1]s != toIPv6('::')",
-		column, netip.AddrFrom16(low), netip.AddrFrom16(high))
+	c.add("%[1]s >= toIPv6('%[2]s') AND %[1]s <= toIPv6('%[3]s') AND NOT (%[4]s)",
+		column, netip.AddrFrom16(low), netip.AddrFrom16(high), unnamed)
 	if bits < 96 {
 		c.add("NOT (%[1]s >= toIPv6('::ffff:0.0.0.0') AND %[1]s <= toIPv6('::ffff:255.255.255.255'))", column)
 	}

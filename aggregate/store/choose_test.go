@@ -20,7 +20,9 @@ func TestFlowQuestion(t *testing.T) {
 	first, second, others := aFlow(source, 1, testStart, 1), aFlow(source, 1, testStart, 2), aFlow(source, 1, testStart, 0)
 	second.Flow.Src, second.SrcGroup, second.DstGroup, second.Kind, second.Heavy = netip.MustParseAddr("10.0.1.255"), 20, 21, decode.Reflection, 9
 	others.Flow = Flow{}
-	if err := writeFlows(t.Context(), s, []FlowRow{first, second, others}); err != nil {
+	zero := aFlow(source, 1, testStart, 3)
+	zero.Flow.Src, zero.Flow.Dst, zero.Heavy, zero.LocationHeavy = netip.IPv6Unspecified(), netip.IPv6Unspecified(), 1, 1
+	if err := writeFlows(t.Context(), s, []FlowRow{first, second, others, zero}); err != nil {
 		t.Fatal(err)
 	}
 	prefix := netip.MustParsePrefix
@@ -28,10 +30,10 @@ func TestFlowQuestion(t *testing.T) {
 		chosen FlowQuestion
 		ports  []uint16 // 0 is the sum of all others
 	}{
-		"all":             {FlowQuestion{}, []uint16{2, 0, 1}},
+		"all":             {FlowQuestion{}, []uint16{2, 0, 1, 3}},
 		"groups":          {FlowQuestion{SrcGroups: []aggregate.GroupID{20, 99}, DstGroups: []aggregate.GroupID{21}}, []uint16{2}},
 		"nobody":          {FlowQuestion{SrcGroups: []aggregate.GroupID{99}}, nil},
-		"kind":            {FlowQuestion{Kind: decode.Tag}, []uint16{0, 1}},
+		"kind":            {FlowQuestion{Kind: decode.Tag}, []uint16{0, 1, 3}},
 		"heavy":           {FlowQuestion{MinHeavy: 5}, []uint16{2}},
 		"host":            {FlowQuestion{Src: prefix("10.0.0.1/32")}, []uint16{1}},
 		"IPv4":            {FlowQuestion{Src: prefix("10.0.0.0/23")}, []uint16{2, 1}},
@@ -40,8 +42,8 @@ func TestFlowQuestion(t *testing.T) {
 		"IPv4 all":        {FlowQuestion{Src: prefix("0.0.0.0/0")}, []uint16{2, 1}},
 		"IPv4 all mapped": {FlowQuestion{Src: prefix("::ffff:0.0.0.0/96")}, []uint16{2, 1}},
 		"IPv6 around it":  {FlowQuestion{Src: prefix("::fffe:0:0/95")}, nil},
-		"IPv6 no IPv4":    {FlowQuestion{Src: prefix("::/0")}, nil},
-		"IPv6 all":        {FlowQuestion{Dst: prefix("::/0")}, []uint16{2, 1}},
+		"IPv6 no IPv4":    {FlowQuestion{Src: prefix("::/0")}, []uint16{3}},
+		"IPv6 all":        {FlowQuestion{Dst: prefix("::/0")}, []uint16{2, 1, 3}},
 		"IPv6":            {FlowQuestion{Dst: prefix("2001:db8::/32")}, []uint16{2, 1}},
 		"family":          {FlowQuestion{Dst: prefix("0.0.0.0/0")}, nil},
 		"everything told": {FlowQuestion{SrcGroups: []aggregate.GroupID{10}, Src: prefix("10.0.0.0/8"), Dst: prefix("2001:db8::2/128"), Kind: decode.Tag, MinHeavy: 4}, []uint16{1}},
@@ -52,6 +54,9 @@ func TestFlowQuestion(t *testing.T) {
 		var ports []uint16
 		for _, f := range got {
 			ports = append(ports, f.SrcPort)
+			if f.Src.IsValid() != (f.SrcPort > 0) || f.Dst.IsValid() != f.Src.IsValid() {
+				t.Errorf("%s: flow %+v", name, f.Flow)
+			}
 		}
 		if err != nil || fmt.Sprint(ports) != fmt.Sprint(tt.ports) {
 			t.Errorf("%s: ports %v, %v, want %v", name, ports, err, tt.ports)

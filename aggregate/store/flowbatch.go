@@ -21,10 +21,7 @@ func (b *batch) addFlows(block *aggregate.Block) int {
 			Source: block.Source, Seq: block.Seq, Window: block.WindowStart, Resolution: block.Resolution,
 			Signal: csig.Signal(f.Signal), Kind: decode.Kind(f.Kind),
 			SrcGroup: aggregate.GroupID(f.SrcGroup), DstGroup: aggregate.GroupID(f.DstGroup),
-			Flow: Flow{
-				Src: narrow(netip.AddrFrom16(f.Src)), Dst: narrow(netip.AddrFrom16(f.Dst)),
-				SrcPort: f.SrcPort, DstPort: f.DstPort, Proto: f.Proto,
-			},
+			Flow:         FlowOf(f.Src, f.Dst, f.SrcPort, f.DstPort, f.Proto),
 			Observations: f.Observations, Bytes: f.Bytes, Measured: f.Measured, Sum: f.Sum, Min: f.Min, Max: f.Max,
 			Heavy: f.Heavy, HeavySum: f.HeavySum,
 			Location: aggregate.LocationID(f.Location), LocationHeavy: f.LocationHeavy, Sampled: f.Sampled,
@@ -98,8 +95,7 @@ func decodeFlows(in []byte) ([]FlowRow, error) {
 	in = in[1:]
 	for i := range rows {
 		r := &rows[i]
-		r.Flow.Src, r.Flow.Dst = narrow(netip.AddrFrom16([16]byte(in))), narrow(netip.AddrFrom16([16]byte(in[16:])))
-		r.Flow.SrcPort, r.Flow.DstPort = binary.LittleEndian.Uint16(in[32:]), binary.LittleEndian.Uint16(in[34:])
+		ends := in[:36]
 		in = in[36:]
 		var words [flowWords]uint64
 		for w := range numbers {
@@ -107,6 +103,7 @@ func decodeFlows(in []byte) ([]FlowRow, error) {
 		}
 		in = in[8*numbers:]
 		r.setWords(&words)
+		r.Flow = FlowOf([16]byte(ends), [16]byte(ends[16:]), binary.LittleEndian.Uint16(ends[32:]), binary.LittleEndian.Uint16(ends[34:]), r.Flow.Proto)
 	}
 	return rows, nil
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +18,8 @@ import (
 // TestFlowsEncoded: flows come back from the outbox unchanged; those of a later program wait for it.
 func TestFlowsEncoded(t *testing.T) {
 	source := aggregate.Source{Producer: 1<<63 + 1, Incarnation: 2, Epoch: 3}
-	rows := []FlowRow{aFlow(source, 4, testStart, 5), {Source: source, Seq: 1<<64 - 1, Resolution: 1e9, SrcGroup: 7, Observations: 1 << 60}}
+	rows := []FlowRow{aFlow(source, 4, testStart, 5), aFlow(source, 4, testStart, 6), {Source: source, Seq: 1<<64 - 1, Resolution: 1e9, SrcGroup: 7, Observations: 1 << 60}}
+	rows[1].Flow = Flow{Src: netip.IPv6Unspecified(), Dst: netip.IPv6Unspecified(), Proto: 58} // zeros are values
 	encoded := encodeFlows(rows)
 	got, err := decodeFlows(encoded)
 	if err != nil {

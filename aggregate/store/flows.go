@@ -23,6 +23,18 @@ type Flow struct {
 	Proto            uint8
 }
 
+// FlowOf returns the flow of two IPv6 addresses, in which IPv4 ones are mapped. Only if everything is
+// zero, it is the zero Flow: a flow from or to :: has this address.
+func FlowOf(src, dst [16]byte, srcPort, dstPort uint16, proto uint8) Flow {
+	if src == [16]byte{} && dst == [16]byte{} && srcPort == 0 && dstPort == 0 && proto == 0 {
+		return Flow{}
+	}
+	return Flow{Src: netip.AddrFrom16(src).Unmap(), Dst: netip.AddrFrom16(dst).Unmap(), SrcPort: srcPort, DstPort: dstPort, Proto: proto}
+}
+
+// unnamed is the SQL condition for the rows of the zero Flow.
+const unnamed = "(src, dst, src_port, dst_port, proto) = (toIPv6('::'), toIPv6('::'), 0, 0, 0)"
+
 // FlowRow is one flow in one window. Producers write the flows with the most heavy observations
 // of a window, and the sum of all others in a row with the zero Flow.
 type FlowRow struct {
@@ -68,20 +80,7 @@ func (r *FlowRow) partition() batchKey {
 }
 
 // wide returns an address as IPv6; :: for none.
-func wide(a netip.Addr) netip.Addr {
-	if !a.IsValid() {
-		return netip.IPv6Unspecified()
-	}
-	return netip.AddrFrom16(a.As16())
-}
-
-// narrow is the inverse of wide.
-func narrow(a netip.Addr) netip.Addr {
-	if a == netip.IPv6Unspecified() {
-		return netip.Addr{}
-	}
-	return a.Unmap()
-}
+func wide(a netip.Addr) netip.Addr { return netip.AddrFrom16(a.As16()) }
 
 // FlowTotal is a flow over a range, or the sum of all unnamed flows of one cell, which has no
 // addresses. Values are in the signal's unit, NaN when nothing was measured.
@@ -126,7 +125,7 @@ FROM %s WHERE %s ORDER BY heavy DESC, src, dst, src_port, dst_port, proto, src_g
 			r.Min, r.Max = r.Mean, r.Mean
 		}
 		r.SrcGroup, r.DstGroup, r.Location = aggregate.GroupID(src), aggregate.GroupID(dst), aggregate.LocationID(location)
-		r.Src, r.Dst, r.Kind = narrow(r.Src), narrow(r.Dst), decode.Kind(kind)
+		r.Flow, r.Kind = FlowOf(r.Src.As16(), r.Dst.As16(), r.SrcPort, r.DstPort, r.Proto), decode.Kind(kind)
 		list = append(list, r)
 		return err
 	})

@@ -96,7 +96,7 @@ func (v *verifier) flows(ctx context.Context, day time.Time) error {
 		{"heavy above observations", "heavy > observations"},
 		{"measured above observations", "measured > observations"},
 		{"location named more often than the flow was heavy", "location_heavy > heavy"},
-		{"more samples than heavy observations", "src != toIPv6('::') AND sampled > heavy"},
+		{"more samples than heavy observations", "NOT (" + unnamed + ") AND sampled > heavy"},
 		{"sum outside of min and max", "measured > 0 AND (toUInt128(sum) < toUInt128(min) * measured OR toUInt128(sum) > toUInt128(max) * measured)"},
 		{"window is not a multiple of its length", "resolution_ns = 0 OR toUnixTimestamp64Nano(window_start) % toInt64(resolution_ns) != 0"},
 	})
@@ -108,7 +108,7 @@ func (v *verifier) flows(ctx context.Context, day time.Time) error {
 	}
 	// A flow belongs to one cell, and past the budget of keys to the overflow's; the sum of all
 	// other flows may be divided by cell.
-	apart := fmt.Sprintf("src = toIPv6('::') OR src_group = %d", aggregate.OverflowGroup)
+	apart := fmt.Sprintf("%s OR src_group = %d", unnamed, aggregate.OverflowGroup)
 	identity := fmt.Sprintf("resolution_ns, window_start, signal, source_kind, src, dst, src_port, dst_port, proto, seq, if(%[1]s, src_group, 0), if(%[1]s, dst_group, 0)", apart)
 	if err := v.identified(ctx, of, when, sourceColumns, identity); err != nil {
 		return err
@@ -145,7 +145,7 @@ FROM
 SELECT %[1]s, sumIf(n, side = 0) AS named, sumIf(n, side = 1) AS there, sumIf(h, side = 0) AS named_heavy, sumIf(h, side = 1) AS there_heavy, max(rest) AS whole, countIf(side = 0) AS flows, min(stored_at) AS oldest
 FROM
 (
-SELECT 0 AS side, %[1]s, toUInt128(observations) AS n, toUInt128(heavy) AS h, src = toIPv6('::') AND dst = toIPv6('::') AS rest, stored_at FROM %[3]s.flows FINAL WHERE resolution_ns = %[2]d AND %[4]s AND %[5]s
+SELECT 0 AS side, %[1]s, toUInt128(observations) AS n, toUInt128(heavy) AS h, %[10]s AS rest, stored_at FROM %[3]s.flows FINAL WHERE resolution_ns = %[2]d AND %[4]s AND %[5]s
 UNION ALL
 SELECT 1, %[1]s, observations, heavy, 0, stored_at FROM %[3]s.%[6]s FINAL WHERE %[7]s AND %[5]s
 )
@@ -153,7 +153,7 @@ GROUP BY %[1]s
 )
 WHERE flows > 0 AND (named > there OR named_heavy > there_heavy OR whole AND (named, named_heavy) != (there, there_heavy)) AND oldest > '%[8]s'
 AND (producer, incarnation, config_epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[3]s.current_gaps WHERE reason NOT IN %[9]s)`,
-		key, length, v.database, flowsDuring(from, time.Hour), v.done(), resolutionTableAt(g).table(), during(g, from, time.Hour), v.outlived(g), neverTaken)
+		key, length, v.database, flowsDuring(from, time.Hour), v.done(), resolutionTableAt(g).table(), during(g, from, time.Hour), v.outlived(g), neverTaken, unnamed)
 }
 
 // outlived is the time of storing before which rows of a table may have expired.

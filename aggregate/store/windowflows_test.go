@@ -124,8 +124,6 @@ func totalOf(s csig.Signal, r *table.WindowFlow) FlowTotal {
 		f.Mean = s.Unit().FromStoredMean(float64(r.Sum) / float64(r.Measured))
 		f.Min, f.Max = s.Unit().FromStored(r.Min), s.Unit().FromStored(r.Max)
 	}
-	if r.Flow != (flow.Flow{}) {
-		f.Flow = Flow{Src: narrow(netip.AddrFrom16(r.Src)), Dst: narrow(netip.AddrFrom16(r.Dst)), SrcPort: r.SrcPort, DstPort: r.DstPort, Proto: r.Proto}
-	}
+	f.Flow = FlowOf(r.Src, r.Dst, r.SrcPort, r.DstPort, r.Proto)
 	return f
 }

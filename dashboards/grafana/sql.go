@@ -24,6 +24,7 @@ var short = strings.NewReplacer(
 	"{dst}", chosenName("dst"),
 	"{group}", chosenName("group"),
 	"{where}", chosenName("location"),
+	"{others}", "(c.src, c.dst, c.src_port, c.dst_port, c.proto) = (toIPv6('::'), toIPv6('::'), 0, 0, 0)",
 )
 
 // span is the range with windows of the given length in ns. It begins with its first window, since views leave out
@@ -330,9 +331,10 @@ var (
 	ofCell     = fromSource + " AND dst_group = " + idOf("{dst}")
 )
 
+// Only the row for all others has no addresses: in others, :: is one.
 const flowColumns = `
-SELECT if(c.src = toIPv6('::'), 'all others', replaceRegexpOne(toString(c.src), '^::ffff:', '')) AS source, nullIf(c.src_port, 0) AS source_port,
-    if(c.dst = toIPv6('::'), '', replaceRegexpOne(toString(c.dst), '^::ffff:', '')) AS destination, nullIf(c.dst_port, 0) AS destination_port,
+SELECT if({others}, 'all others', replaceRegexpOne(toString(c.src), '^::ffff:', '')) AS source, nullIf(c.src_port, 0) AS source_port,
+    if({others}, '', replaceRegexpOne(toString(c.dst), '^::ffff:', '')) AS destination, nullIf(c.dst_port, 0) AS destination_port,
     if(c.location_heavy = 0, '', {location}) AS location, toFloat64(c.heavy) AS heavy, toFloat64(c.observations) AS observations, toFloat64(c.bytes) AS bytes, if(isNaN(c.mean), NULL, c.mean) AS {mean}, c.windows AS windows, toFloat64(c.sampled) AS samples
 FROM top_flows({signal}, {rowspan}) AS c
 LEFT JOIN {locations} AS l ON l.id = c.location
