@@ -116,7 +116,7 @@ func TestKilledAfterBacklog(t *testing.T) {
 	l := newLedger()
 	s := startCollector(t, testConfig(t), l, "")
 	client := clientConfig(t, "http://127.0.0.1:1")
-	client.Logger, client.FS = nil, lazyDisk{}
+	client.Logger, client.FS, client.SpoolEvery = nil, lazyDisk{}, time.Hour
 	c, start := startClient(t, client), time.Now().Add(-time.Hour).Truncate(time.Second)
 	const windows = 3*maxInFlightBlocks + 100
 	for i := range windows {
