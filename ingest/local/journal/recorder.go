@@ -112,6 +112,10 @@ func (r *Recorder) resume(kept []byte, at time.Time) error {
 			g.From = g.To
 		}
 	}
+	for i := range r.state.Findings { // the same
+		f := &r.state.Findings[i]
+		f.From = min(f.From, f.To)
+	}
 	r.state.Rings = nil
 	return nil
 }

@@ -67,6 +67,9 @@ func (r *recording) writers() Writers {
 				r.written[key] = row
 			}
 			for _, row := range found {
+				if row.To < row.From { // as the store and collectors
+					return errors.New("a finding ends before it begins")
+				}
 				r.found[foundIdentity{row.Source, row.Seq, row.ID}] = row
 			}
 			return r.failing
@@ -231,8 +234,8 @@ func TestDropsOfTapAgain(t *testing.T) {
 }
 
 // TestDropsAtSetBack: the clock is set back while the kernel drops packets. All losses are in gaps that end after they
-// begin, and the row does not begin in the future. A process that finds a waiting gap of an earlier release, which ends
-// before it begins, writes it.
+// begin, and the row does not begin in the future. A process that finds a waiting gap and a finding of an earlier
+// release, which end before they begin, writes them.
 func TestDropsAtSetBack(t *testing.T) {
 	for name, quiet := range map[string]bool{"packets after it": false, "quiet after it": true} {
 		t.Run(name, func(t *testing.T) {
@@ -261,6 +264,7 @@ func TestDropsAtSetBack(t *testing.T) {
 			}
 
 			r.state.Gaps = []store.Gap{{From: r.at, To: r.at.Add(-time.Minute), Reason: store.GapDrops, Observations: 5}}
+			r.state.Rows, r.state.Findings = []store.TapRow{{Seq: 9}}, []store.FindingRow{{Seq: 9, From: 2, To: 1}}
 			saved, err := json.Marshal(&r.state)
 			if err != nil {
 				t.Fatal(err)
@@ -270,8 +274,8 @@ func TestDropsAtSetBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			next.barrier()
-			if len(next.gone) != 1 || len(next.state.Gaps) > 0 {
-				t.Errorf("the next process writes %v, and %d gaps wait", next.gone, len(next.state.Gaps))
+			if len(next.gone) != 1 || len(next.state.Gaps) > 0 || len(next.found) != 1 || len(next.state.Rows) > 0 {
+				t.Errorf("the next process writes %v and %v; %d gaps and %d rows wait", next.gone, next.found, len(next.state.Gaps), len(next.state.Rows))
 			}
 		})
 	}
