@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/aggregate/table/tabletest"
@@ -117,6 +119,35 @@ func TestCollectSettings(t *testing.T) {
 	want := []string{"api.anonymous", "api.answer_time", "api.clients", "states.clear", "states.onset"}
 	if list := open.Differ(settings("api: {anonymous: none, clients: c, answer_time: 1s}\nstates: {onset: 0.5, clear: 0.4}")); !slices.Equal(list, want) {
 		t.Errorf("a restart is wanted for %v, want %v", list, want)
+	}
+}
+
+// TestServeSettings: query serve names the settings that it uses and a reload does not change, unless a flag sets them.
+func TestServeSettings(t *testing.T) {
+	t.Parallel()
+	settings := func(text string, flags ...string) config.Settings {
+		t.Helper()
+		path := writeFile(t, filepath.Join(t.TempDir(), "config.yaml"), text)
+		var f serveFlags
+		cmd := new(cobra.Command)
+		addStoreFlag(cmd, &f.dsn)
+		if err := cmd.ParseFlags(append(flags, "--config", path)); err != nil {
+			t.Fatal(err)
+		}
+		_, s, err := f.read(cmd, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	const changed = "store: {dsn: none, max_disk: 1GB, outbox: {size: 2GB}}\nstates: {onset: 0.5}\nmemory_limit: 1GB\napi: {answer_time: 1s, limits: {requests: 7}}\ncollect: {instance: me}"
+	for flag, want := range map[string][]string{
+		"--config=":          {"api.answer_time", "memory_limit", "states.onset", "store.dsn", "store.max_disk"},
+		"--store=embedded:x": {"api.answer_time", "memory_limit", "states.onset", "store.max_disk"},
+	} {
+		if list := settings("", flag).Differ(settings(changed, flag)); !slices.Equal(list, want) {
+			t.Errorf("%s: a restart is wanted for %v, want %v", flag, list, want)
+		}
 	}
 }
 

@@ -65,11 +65,8 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	path := flagText(cmd, "config")
-	c, err := loadConfig(path)
+	c, started, err := f.read(cmd, path)
 	if err != nil {
-		return err
-	}
-	if c.Store, _, err = storeSettings(cmd, f.dsn); err != nil {
 		return err
 	}
 	memory, err := o.divideMemory(&f.ops, &c, config.MemoryUse{Embedded: embeddedStore(&c), API: true})
@@ -104,21 +101,34 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	return o.Run(cmd.Context(), func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return server.run(ctx) })
-		g.Go(func() error { return reloadDoor(ctx, d, &c.API, path, o.logger) })
+		g.Go(func() error {
+			return reloadDoor(ctx, d, func() (config.Config, config.Settings, error) { return f.read(cmd, path) }, started, o.logger)
+		})
 		return g.Wait()
 	})
 }
 
-// reloadDoor reloads the configuration at each SIGHUP, until ctx ends, and warns of changed settings that it does not apply. An
-// invalid one changes nothing.
-func reloadDoor(ctx context.Context, d *edge.Server, api *config.API, path string, logger *slog.Logger) error {
-	fixed := func(c *config.API) (config.Settings, error) {
-		return config.SettingsOf(map[string]any{"api": c.Fixed()})
+// read returns the configuration with the store of the flags, and the settings that a reload does not change.
+func (f *serveFlags) read(cmd *cobra.Command, path string) (c config.Config, fixed config.Settings, err error) {
+	if c, err = loadConfig(path); err != nil {
+		return c, nil, err
 	}
-	started, err := fixed(api)
+	if c.Store, _, err = storeSettings(cmd, f.dsn); err != nil {
+		return c, nil, err
+	}
+	own := c.Store
+	own.Outbox = config.Outbox{} // of commands that write
+	fixed, err = config.SettingsOf(map[string]any{"store": own, "states": c.States, "api": c.API.Fixed(), "memory_limit": c.MemoryLimit})
 	if err != nil {
-		return err
+		return c, nil, err
 	}
+	fixed["store.dsn"] = own.DSN.Secret() // is not printed
+	return c, fixed, nil
+}
+
+// reloadDoor reads the configuration again at each SIGHUP, until ctx ends, and warns of changed settings that it does not apply. An
+// invalid one changes nothing.
+func reloadDoor(ctx context.Context, d *edge.Server, read func() (config.Config, config.Settings, error), started config.Settings, logger *slog.Logger) error {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, syscall.SIGHUP)
 	defer signal.Stop(again)
@@ -128,11 +138,7 @@ func reloadDoor(ctx context.Context, d *edge.Server, api *config.API, path strin
 			return nil
 		case <-again:
 		}
-		var now config.Settings
-		c, err := loadConfig(path)
-		if err == nil {
-			now, err = fixed(&c.API)
-		}
+		c, now, err := read()
 		if err == nil {
 			err = d.Use(c.API.Settings())
 		}
