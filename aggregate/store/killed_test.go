@@ -110,6 +110,20 @@ func TestEndKilledFine(t *testing.T) {
 	}
 }
 
+// TestEndKilledKnown: the windows of a process whose gap is known are not read.
+func TestEndKilledKnown(t *testing.T) {
+	s := openStore(t)
+	run := Run{Source: aggregate.Source{Producer: 7, Incarnation: 8, Epoch: 9}, Mode: RunLive, Name: "eth0"}
+	known := Gap{Source: run.Source, From: testStart, To: testStart.Add(time.Second), Reason: GapRestart}
+	if err := errors.Join(s.BeginRun(t.Context(), run), s.WriteGaps(t.Context(), []Gap{known})); err != nil {
+		t.Fatal(err)
+	}
+	s.reader = &asked{s.reader, "partials_", func() { t.Error("windows are read") }}
+	if err := s.EndKilled(t.Context(), []Run{run}); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestRebuild: a run is ended as killed while seconds of one ring and a minute of the other still
 // wait in the outbox of another process. When they arrive, verification finds that the minute is
 // short, or counts twice, until it is repaired, whatever the clock of another killed process was.

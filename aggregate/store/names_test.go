@@ -117,20 +117,21 @@ func TestExtent1970(t *testing.T) {
 	if diff := cmp.Diff(want, e); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	s.reader = &expiring{s.reader, func() { truncate(t, s, "partials_fine") }}
+	s.reader = &asked{s.reader, "DISTINCT resolution_ns", func() { truncate(t, s, "partials_fine") }}
 	if e, err := s.Extent(t.Context()); err != nil || !e.Empty() {
 		t.Errorf("expired meanwhile: %+v, %v, want nothing", e, err)
 	}
 }
 
-// expiring is a connection that calls before ahead of the query for the lengths of fine windows.
-type expiring struct {
+// asked is a connection that calls before ahead of each query with a text.
+type asked struct {
 	driver.Conn
+	text   string
 	before func()
 }
 
-func (c *expiring) Query(ctx context.Context, query string, args ...any) (driver.Rows, error) {
-	if strings.Contains(query, "DISTINCT resolution_ns") {
+func (c *asked) Query(ctx context.Context, query string, args ...any) (driver.Rows, error) {
+	if strings.Contains(query, c.text) {
 		c.before()
 	}
 	return c.Conn.Query(ctx, query, args...)
