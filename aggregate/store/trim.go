@@ -96,7 +96,7 @@ const (
 // records their rows, and then deletes these parts by their names: rows that arrive meanwhile are in
 // parts with higher blocks, which stay. The server may merge parts at any time. A part is recorded
 // if it is active before and after the statement that does it, and so is one that was merged from
-// such parts alone; any other is recorded again, as a gap too many. All of this is done on one
+// such parts alone, if their blocks are consecutive; any other is recorded again, as a gap too many. All of this is done on one
 // server, since a replica may lack parts that another one lists.
 func (s *Store) dropPartition(ctx context.Context, conn driver.Conn, p *diskPartition, d *Dropped) error {
 	var recorded []diskPart
