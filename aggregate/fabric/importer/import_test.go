@@ -235,6 +235,17 @@ func TestMerge(t *testing.T) {
 			ports: []string{"leaf1:Ethernet1 up spine1", "spine1:Ethernet1 down leaf1"},
 		},
 		{
+			name: "two spare servers of NetBox have one name",
+			files: []File{
+				lldpFile("leaf1", map[string]string{"Ethernet1": "spine1|Ethernet1"}),
+				{Name: "devices.json", Data: []byte(`[
+				 {"id": 4, "name": "spare", "device_type": {"id": 1}, "site": {"id": 1, "name": "AMS", "slug": "ams"}},
+				 {"id": 104, "name": "spare", "device_type": {"id": 1}, "site": {"id": 2, "name": "FRA", "slug": "fra"}}]`)},
+				{Name: "interfaces.json", Data: []byte(`[{"id": 1, "name": "eth0", "mgmt_only": false, "device": {"id": 4, "name": "spare"}}]`)},
+			},
+			ports: []string{"leaf1:Ethernet1 up spine1", "spine1:Ethernet1 down leaf1"},
+		},
+		{
 			name: "two devices of NetBox have one name, and no file lists devices",
 			files: []File{
 				{Name: "one.json", Data: []byte(`[{"id": 1, "name": "e1", "enabled": true, "type": {"value": "lag"}, "device": {"id": 1, "name": "leaf1"}}]`)},

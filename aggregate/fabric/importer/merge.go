@@ -214,13 +214,23 @@ func (m *merger) nameDevices(docs []*document, interfaces map[int64]end) {
 	}
 }
 
-// identify refuses a name that several devices of NetBox have, unless they are no part of the fabric.
+// identify refuses a name that several devices of NetBox have, unless they are no part of the fabric:
+// power units, or hosts without links, such as spare servers.
 func (m *merger) identify(docs []*document) {
+	linked := map[*device]bool{} // or maybe, by an address
+	for _, d := range m.devices {
+		for _, i := range d.ports {
+			linked[d] = linked[d] || len(i.claims) > 0 || len(i.addresses) > 0
+			for _, c := range i.claims {
+				linked[c.peer] = true
+			}
+		}
+	}
 	seen := map[*device][]identity{} // the first two
 	for _, doc := range docs {
 		for _, x := range doc.identities {
 			d := m.device(x.name, "")
-			if d == nil || d.kind == otherKind {
+			if d == nil || d.kind == otherKind || d.kind == hostKind && !linked[d] {
 				continue
 			}
 			x.file = doc.file
