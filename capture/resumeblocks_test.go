@@ -251,7 +251,7 @@ func TestBlocksInFrames(t *testing.T) {
 	fake := binary.LittleEndian.AppendUint32(nil, 132)
 	fake = binary.LittleEndian.AppendUint32(append(fake, 3, 0, 0, 0), 132)
 	copy(data[40:], fake)
-	p, starts := equalBlocks(binary.LittleEndian, binary.LittleEndian, blockEnhanced, 1, data)
+	p, _ := equalBlocks(binary.LittleEndian, binary.LittleEndian, blockEnhanced, 1, data)
 	list, err := Chunks(writeFile(t, "f", p), 100_000)
 	if err != nil || len(list) != 1 { // each boundary would be a guess
 		t.Errorf("%d chunks, %v", len(list), err)
@@ -259,7 +259,7 @@ func TestBlocksInFrames(t *testing.T) {
 
 	inner := (&ngBytes{}).section(binary.LittleEndian).nanos("inner").packets(rand.New(rand.NewPCG(1, 2)), 12, 1).buf
 	n := (&ngBytes{}).section(binary.LittleEndian).nanos("a")
-	starts = nil
+	var starts []int
 	for i := range 20 {
 		starts = append(starts, len(n.buf))
 		n.enhanced(0, uint64(i), 4000, slices.Concat(pattern(54, 3), inner, inner))

@@ -88,16 +88,17 @@ func (s *Store) trimShard(ctx context.Context, sh shard, budget uint64) ([]Dropp
 }
 
 const (
-	maxTrimParts = 1000 // handled at a time
-	maxTrimIdle  = 5    // lists of parts, none of which could be deleted
+	maxTrimParts = 1000            // handled at a time
+	maxTrimIdle  = 5               // lists of parts, none of which could be deleted
+	trimPause    = 5 * time.Second // until the next list, if a merge holds all parts of one
 )
 
 // dropPartition deletes the parts of a partition since it was listed, and adds them to d. It first
 // records their rows, and then deletes these parts by their names: rows that arrive meanwhile are in
 // parts with higher blocks, which stay. The server may merge parts at any time. A part is recorded
 // if it is active before and after the statement that does it, and so is one that was merged from
-// such parts alone, if their blocks are consecutive; any other is recorded again, as a gap too many. All of this is done on one
-// server, since a replica may lack parts that another one lists.
+// such parts alone, if their blocks are consecutive; any other is recorded again, as a gap too many.
+// All of this is done on one server, since a replica may lack parts that another one lists.
 func (s *Store) dropPartition(ctx context.Context, conn driver.Conn, p *diskPartition, d *Dropped) error {
 	var recorded []diskPart
 	trying := make(map[string]bool) // names of parts whose rows were recorded unless they were merged before
@@ -129,13 +130,27 @@ func (s *Store) dropPartition(ctx context.Context, conn driver.Conn, p *diskPart
 				return s.describe("trim "+p.table, err)
 			}
 		}
-		if len(names) > 0 {
-			if err := s.recordTrimmed(ctx, conn, p, names); err != nil {
-				return err
-			}
+		switch {
+		case len(names) > 0:
+			err = s.recordTrimmed(ctx, conn, p, names)
+		case idle >= 0:
+			err = pause(ctx, trimPause)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return fmt.Errorf("trim %s at %s: %w: it merges the parts of partition %s", p.table, s.host, ErrBusy, p.partition)
+}
+
+// pause waits, or returns the error of ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // diskPart is an active part of a partition, with the rows of its blocks. Each insert is a block.
