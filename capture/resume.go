@@ -77,8 +77,11 @@ func (r *Reader) resume() bool {
 	return true
 }
 
-// canResume reports whether the reader is to skip damage, and the input allows it.
-func (r *Reader) canResume() bool { return r.opts.Resume != 0 && r.resumer.file != nil }
+// canResume reports whether the reader is to skip damage, and the input allows it. A file that grows is
+// searched up to the size that it had when it was opened.
+func (r *Reader) canResume() bool {
+	return r.opts.Resume != 0 && r.resumer.file != nil && r.win.offset() < r.resumer.size
+}
 
 // soundBlock returns the type and length of the current pcapng block, which need not be in memory
 // completely. The length is 0 if it differs from the one at the block's end.
@@ -113,7 +116,7 @@ func (r *Reader) peek(off int64, n int) ([]byte, bool) {
 // isDamage reports whether the current pcapng block has no valid length, and reading may resume
 // after the damage.
 func (r *Reader) isDamage() bool {
-	if r.classic != nil || !r.canResume() || r.win.offset() >= r.resumer.size {
+	if r.classic != nil || !r.canResume() {
 		return false
 	}
 	_, total := r.soundBlock()
@@ -151,13 +154,13 @@ func (r *Reader) leaveOut(at int64) {
 	d.Gaps++
 	d.Bytes += at - r.win.offset()
 	r.err = nil
-	if n := at - r.win.offset(); n <= int64(len(r.win.unread())) {
-		r.win.r += int(n)
-		return
-	}
 	end := r.resumer.size
 	if r.chunk != nil {
 		end = r.chunk.End
+	}
+	if n := at - r.win.offset(); n <= int64(len(r.win.unread())) && at < end {
+		r.win.r += int(n)
+		return
 	}
 	r.win = readBuffer{src: io.NewSectionReader(r.resumer.file, at, end-at), buf: r.win.buf, base: at}
 }

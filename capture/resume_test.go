@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -170,6 +171,42 @@ func TestResumeGivesUp(t *testing.T) {
 		}
 		if len(got) == 0 || left != test.left || errors.Is(err, io.EOF) != (left > 0) || left == 0 && !damaged(err) {
 			t.Errorf("%s: %d packets, error %v, damage %v", name, len(got), err, r.Damage())
+		}
+	}
+}
+
+// TestResumeGrowingFile: a file that grows while it is read is searched up to the size that it had when
+// it was opened. Reading ends there, or at damage behind it.
+func TestResumeGrowingFile(t *testing.T) {
+	classic, records := records(40)
+	blocks := (&ngBytes{}).section(binary.LittleEndian).nanos("a").packets(rand.New(rand.NewPCG(1, 2)), 40, 1).buf
+	for name, test := range map[string]struct {
+		data   []byte
+		starts []int
+	}{"pcap": {classic.buf, records}, "pcapng": {blocks, blockStarts(t, blocks)}} {
+		for _, hit := range []int{20, 35} {
+			p, size := slices.Clone(test.data), test.starts[30]+9
+			garbage(p, test.starts[hit], test.starts[hit+1]-test.starts[hit])
+			for i := hit + 1; i < 30; i++ {
+				garbage(p, test.starts[i], 16)
+			}
+			path := writeFile(t, "f", p[:size])
+			r, err := Open(path, Options{Resume: -1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, p, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got, err := drain(t, r)
+			_ = r.Close() // read-only
+			left := 0
+			if d := r.Damage(); d != nil {
+				left = int(d.Bytes)
+			}
+			if want := max(0, size-test.starts[hit]); len(got) != hit || left != want || errors.Is(err, io.EOF) != (want > 0) {
+				t.Errorf("%s, damage in record %d: %d packets, %d bytes left out of %d, %v", name, hit, len(got), left, want, err)
+			}
 		}
 	}
 }
