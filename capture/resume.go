@@ -169,7 +169,7 @@ func (r *Reader) leaveOut(at int64) {
 // reader of the next chunk starts there in any case.
 func (r *Reader) nextBoundary(from int64) (int64, error) {
 	if r.chunk != nil {
-		return r.chunk.End, nil
+		return min(r.chunk.End, r.resumer.size), nil // the file may have become shorter
 	}
 	m := &r.resumer
 	if !m.known {

@@ -319,6 +319,28 @@ func TestResumeBlocksSoon(t *testing.T) {
 	}
 }
 
+// TestResumeShorterFile: a file that became shorter after it was split ends with an error.
+func TestResumeShorterFile(t *testing.T) {
+	p := (&ngBytes{}).section(binary.LittleEndian).nanos("a").packets(rand.New(rand.NewPCG(1, 2)), 1000, 1).buf
+	path := writeFile(t, "f", p)
+	list, err := Chunks(path, 100_000)
+	if err != nil || len(list) < 2 {
+		t.Fatal(len(list), err)
+	}
+	last := list[len(list)-1]
+	for _, lost := range []int{1, 10, 100, 1000} {
+		r, err := OpenChunk(writeFile(t, "f", p[:len(p)-lost]), last, Options{Resume: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = drain(t, r)
+		_ = r.Close() // read-only
+		if cut, ok := errors.AsType[*CutError](err); !ok || cut.Want == 0 || r.Damage() != nil {
+			t.Errorf("without %d bytes: %v, %v", lost, err, r.Damage())
+		}
+	}
+}
+
 // TestBlockSearchIsLinear splits large files without a block whose bytes look like blocks everywhere:
 // each that could start one needs its end, or leads to others and is contradicted by others. Then it
 // reads a file that is nothing but damage.
