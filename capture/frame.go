@@ -100,17 +100,17 @@ type Options struct {
 	// LimitError. Default 0: only MaxInflation limits it, since reading takes the same memory
 	// whatever the size.
 	MaxInflated int64
-	// Resume makes the reader of a pcap or pcapng file skip damage. After a record that cannot be
-	// read, it continues where a run of records, each with a plausible header that leads to the next,
-	// proves the start of a record, or at the next boundary of [Chunks] with a size of Resume bytes,
-	// whichever comes first. In a pcapng file, 4 blocks are a run, or fewer that end exactly at this
-	// boundary or at the end of the file; in a pcap file, at least 16 records and 64 KiB. After a
-	// pcapng block whose length is valid and whose content is not, it continues with the next block.
-	// [Reader.Damage] describes the skipped bytes; frames are numbered without them. If no such
-	// position follows, the rest of the file is skipped too, unless the file just ends inside its last
-	// record. Reading ends with the error in this case, as it does with 0, the default, for followed
-	// files, and for compressed files and pipes, which cannot be read from the middle. A negative value
-	// does not use the boundaries of Chunks.
+	// Resume makes the reader of a pcap or pcapng file skip damage. After a record that cannot be read,
+	// it continues where a run of records, each with a plausible header that leads to the next, proves
+	// the start of a record, or at the next boundary of [Chunks] with a size of Resume bytes, whichever
+	// comes first. In a pcapng file, 4 blocks are a run, or fewer that end exactly at this boundary or
+	// at the end of the file; in a pcap file, and in a pcapng file with more than 8192 damages and one
+	// per 64 KiB, at least 16 records and 64 KiB. After a pcapng block whose length is valid and whose
+	// content is not, it continues with the next block. [Reader.Damage] describes the skipped bytes;
+	// frames are numbered without them. If no such position follows, the rest of the file is skipped
+	// too, unless the file just ends inside its last record. Reading ends with the error in this case,
+	// as it does with 0, the default, for followed files, and for compressed files and pipes, which
+	// cannot be read from the middle. A negative value does not use the boundaries of Chunks.
 	//
 	// If the damage hides descriptions of interfaces, the numbers of later interfaces of the section
 	// are unknown: the packets of all these interfaces are skipped. If an interface description

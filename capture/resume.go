@@ -12,6 +12,10 @@ import (
 // runs of full length in a pcap file.
 const resumeBytes = 2 * runBytes
 
+// maxShort is the number of searches by short runs that a reader may do beyond one in runBytes of the file.
+// Each looks at runBytes, even if the next damage follows a few bytes later.
+const maxShort = 8192
+
 // DamageError describes the parts of a file that a reader skipped because of Options.Resume.
 type DamageError struct {
 	File  string
@@ -39,6 +43,7 @@ type resumer struct {
 	bounds []int64
 	known  bool // bounds have been computed
 	search *splitter
+	short  int64 // searches by short runs
 	damage *DamageError
 }
 
@@ -192,7 +197,8 @@ func (r *Reader) nextBoundary(from int64) (int64, error) {
 
 // search looks for a run of records between from and limit. A run in another byte order than the
 // blocks before it belongs to a section that begins in the damage. A file that is made to look like
-// records everywhere is searched only in part, so that the time is bounded.
+// records everywhere is searched only in part, and one with very many damages by long runs, so that
+// the time is bounded.
 func (r *Reader) search(from, limit int64) (at int64, found bool, err error) {
 	s := r.resumer.search
 	if s == nil {
@@ -200,7 +206,10 @@ func (r *Reader) search(from, limit int64) (at int64, found bool, err error) {
 		r.resumer.search = s
 	}
 	run := &blockRun{limit: int64(r.opts.maxRecord()), swapped: r.ng.swapped}
-	s.format, s.short, s.end = run, true, limit
+	s.format, s.short, s.end = run, r.resumer.short < maxShort+(from-r.start)/runBytes, limit
+	if s.short {
+		r.resumer.short++
+	}
 	if r.classic != nil {
 		s.format, s.short = newClassicRun(r.classic), false
 	}

@@ -341,6 +341,29 @@ func TestResumeShorterFile(t *testing.T) {
 	}
 }
 
+// TestManyDamages: a search by a short run looks far ahead, so a reader has a number of them, and more
+// in a larger file. Without any left, few blocks between damages are left out.
+func TestManyDamages(t *testing.T) {
+	const more = 100
+	n := (&ngBytes{}).section(binary.LittleEndian).nanos("a")
+	for range 2 * more {
+		for range shortRun {
+			n.buf = append(n.buf, n.words(4, 12, 12)...)
+		}
+		n.buf = append(n.buf, n.words(0, 0, 0)...)
+	}
+	r, err := Open(writeFile(t, "f", n.buf), Options{Resume: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.resumer.short = maxShort - more
+	_, err = drain(t, r)
+	_ = r.Close() // read-only
+	if d := r.Damage(); !errors.Is(err, io.EOF) || d == nil || d.Gaps != more+1 {
+		t.Errorf("%v, %+v, want %d gaps", err, d, more+1)
+	}
+}
+
 // TestBlockSearchIsLinear splits large files without a block whose bytes look like blocks everywhere:
 // each that could start one needs its end, or leads to others and is contradicted by others. Then it
 // reads a file that is nothing but damage.

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -99,8 +100,8 @@ func (s *splitter) boundary(from, limit int64) (at int64, ok bool) {
 	s.spent = 0
 	last := min(c+s.format.longest(), limit)
 	for ; c < last && s.spent < s.budget && s.err == nil; c++ {
-		if c < s.at || c > s.at+int64(s.n)/2 {
-			s.load(c)
+		if before := c - blockTrailer; before < s.at || c > s.at+int64(s.n)/2 { // settle reads the block before c, too
+			s.load(before)
 		}
 		end, ok := s.run(c, s.short)
 		if !ok {
@@ -239,21 +240,15 @@ func (b *blockRun) longest() int64 { return b.limit }
 func (b *blockRun) settle(s *splitter, start, _ int64) (int64, bool) {
 	order := b.firstBigEndian
 	rank := b.rank(start, order)
-	for at := start + 1; at < min(start+runBytes, s.end); at++ {
-		for _, bigEndian := range [...]bool{false, true} {
-			if b.rank(at, bigEndian) < rank {
+	first, last := start+1-blockTrailer, min(start+runBytes, s.end, s.at+int64(s.n))
+	for p := s.buf[first-s.at : max(last, start)-s.at]; len(p) >= blockTrailer; p = p[1:] {
+		at := last - int64(len(p)) + blockTrailer
+		for i, total := range [...]uint32{binary.LittleEndian.Uint32(p), binary.BigEndian.Uint32(p)} {
+			bigEndian := i == 1
+			if total := int64(total); total <= at-start || total > b.limit || total%4 != 0 || b.rank(at, bigEndian) < rank {
 				continue
 			}
-			read := blocks{swapped: bigEndian}
-			p, ok := s.bytes(at-blockTrailer, blockTrailer)
-			if !ok {
-				break
-			}
-			total := int64(read.u32(p))
-			if total <= at-start || total > b.limit || total%4 != 0 {
-				continue
-			}
-			if _, ok = s.run(at, true); ok && b.firstBigEndian == bigEndian {
+			if _, ok := s.run(at, true); ok && b.firstBigEndian == bigEndian {
 				return at, false
 			}
 		}
