@@ -264,15 +264,16 @@ func TestBlocksInFrames(t *testing.T) {
 		starts = append(starts, len(n.buf))
 		n.enhanced(0, uint64(i), 4000, slices.Concat(pattern(54, 3), inner, inner))
 	}
-	for _, lost := range []int{4, 54, 64} { // bytes in and behind the header of block 5
-		p := slices.Delete(slices.Clone(n.buf), starts[5]+4, starts[5]+4+lost)
+	for i, lost := range []int{4, 54, 64, 4, 54, 64} { // bytes in and behind the header of block 5, and of the last one
+		hit := starts[[]int{5, 19}[i/3]]
+		p := slices.Delete(slices.Clone(n.buf), hit+4, hit+4+lost)
 		got, damage := readResumed(t, writeFile(t, "damaged", p), Options{Resume: -1})
 		if len(got) != 19 || damage == nil || damage.Bytes != int64(starts[1]-starts[0]-lost) {
-			t.Errorf("without %d bytes: %d packets of 19, %v", lost, len(got), damage)
+			t.Errorf("without %d bytes at %d: %d packets of 19, %v", lost, hit, len(got), damage)
 		}
 		for _, f := range got {
 			if f.Interface != 0 || f.WireLen != 4000 {
-				t.Errorf("without %d bytes: packet %d is no packet of the file", lost, f.Packet)
+				t.Errorf("without %d bytes at %d: packet %d is no packet of the file", lost, hit, f.Packet)
 			}
 		}
 	}

@@ -248,7 +248,7 @@ func (b *blockRun) settle(s *splitter, start, _ int64) (int64, bool) {
 			if total := int64(total); total <= at-start || total > b.limit || total%4 != 0 || b.rank(at, bigEndian) < rank {
 				continue
 			}
-			if _, ok := s.run(at, true); ok && b.firstBigEndian == bigEndian {
+			if _, ok := s.run(at, true); ok && b.firstBigEndian == bigEndian || at == s.end {
 				return at, false
 			}
 		}
