@@ -187,8 +187,8 @@ func TestParseBoundsErrors(t *testing.T) {
 
 func TestParseRefusesEmptyAndHugeFiles(t *testing.T) {
 	for name, text := range map[string]string{
-		"is empty":            "",
-		"larger than 128 MiB": strings.Repeat("#", maxFile+1),
+		"is empty":           "",
+		"larger than 32 MiB": strings.Repeat("#", maxFile+1),
 	} {
 		if _, err := Parse(strings.NewReader(text), "f.yaml"); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("got %v, want %s", err, name)
@@ -206,7 +206,7 @@ func TestWriteRefusesHugeFiles(t *testing.T) {
 	if err := s.Write(&whole); err != nil {
 		t.Fatal(err)
 	}
-	for most, want := range map[int]string{whole.Len(): "", whole.Len() - 1: "larger than 128 MiB"} {
+	for most, want := range map[int]string{whole.Len(): "", whole.Len() - 1: "larger than 32 MiB"} {
 		err := s.encode(&boundedWriter{io.Discard, most}, "", nil)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%d bytes of %d: got %v, want %q", most, whole.Len(), err, want)

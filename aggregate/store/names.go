@@ -313,11 +313,12 @@ var epochTable = recordTable[epochText]{
 	append: func(to driver.Batch, e *epochText) error { return to.Append(e.Epoch, e.Text) },
 }
 
-// longestEpoch bounds the length of an epoch's text when it is read.
-const longestEpoch = 16 << 20
+// longestEpoch bounds the length of an epoch's text when it is read: that of the largest fabric file
+// is shorter.
+const longestEpoch = 64 << 20
 
 // LatestEpoch returns the text of the last written epoch. It is empty if there is none or if the
-// text is longer than 16 MiB.
+// text is longer than 64 MiB.
 func (s *Store) LatestEpoch(ctx context.Context) (text string, err error) {
 	return s.latestEpoch(ctx, "")
 }
