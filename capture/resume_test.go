@@ -165,10 +165,7 @@ func TestResumeGivesUp(t *testing.T) {
 		}
 		got, err := drain(t, r)
 		_ = r.Close() // read-only
-		left := 0
-		if d := r.Damage(); d != nil {
-			left = int(d.Bytes)
-		}
+		left := leftOut(r)
 		if len(got) == 0 || left != test.left || errors.Is(err, io.EOF) != (left > 0) || left == 0 && !damaged(err) {
 			t.Errorf("%s: %d packets, error %v, damage %v", name, len(got), err, r.Damage())
 		}
@@ -200,10 +197,7 @@ func TestResumeGrowingFile(t *testing.T) {
 			}
 			got, err := drain(t, r)
 			_ = r.Close() // read-only
-			left := 0
-			if d := r.Damage(); d != nil {
-				left = int(d.Bytes)
-			}
+			left := leftOut(r)
 			if want := max(0, size-test.starts[hit]); len(got) != hit || left != want || errors.Is(err, io.EOF) != (want > 0) {
 				t.Errorf("%s, damage in record %d: %d packets, %d bytes left out of %d, %v", name, hit, len(got), left, want, err)
 			}
@@ -231,4 +225,12 @@ func TestResumeIsBounded(t *testing.T) {
 	if got, err := drain(t, r); len(got) < 20 || err == nil {
 		t.Errorf("%d packets, %v", len(got), err)
 	}
+}
+
+// leftOut returns the number of bytes that a reader skipped.
+func leftOut(r *Reader) int {
+	if d := r.Damage(); d != nil {
+		return int(d.Bytes)
+	}
+	return 0
 }
