@@ -313,8 +313,8 @@ var epochTable = recordTable[epochText]{
 	append: func(to driver.Batch, e *epochText) error { return to.Append(e.Epoch, e.Text) },
 }
 
-// longestEpoch bounds the length of an epoch's text when it is read: that of the largest fabric file
-// is shorter.
+// longestEpoch bounds the text of an epoch when it is read, in bytes. The text of the largest fabric
+// file is shorter.
 const longestEpoch = 64 << 20
 
 // LatestEpoch returns the text of the last written epoch. It is empty if there is none or if the

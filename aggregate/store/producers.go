@@ -102,7 +102,8 @@ WHERE present OR seen >= '%[5]s' AND forgotten < written AND producer IN (SELECT
 const ofRuns = "producer, incarnation, config_epoch"
 
 // lastWindows is the query for the last window in a range, for each value of some columns, and for the
-// last time of writing: that of a window or, if the clock of its tap was ahead, of storing it.
+// time of the last writing. This is the start of a window; if the tap's clock was ahead, it is the
+// time at which the window was stored.
 func (s *Store) lastWindows(g int, columns string, from, to time.Time) string {
 	at := resolutionTableAt(g)
 	return fmt.Sprintf(`SELECT %[6]s, max(window_start) AS last, max(least(window_start, toDateTime64(stored_at, 9, 'UTC'))) AS written FROM %[1]s.%[2]s
