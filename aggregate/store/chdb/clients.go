@@ -18,8 +18,8 @@ const (
 // clients keeps a child alive while any client is attached. An attachment is a request that stays
 // open, so a client that dies has left too. Safe for concurrent use.
 type clients struct {
-	stop    func() // ends the server
-	left    func(id string)
+	stop    func()          // ends the server
+	left    func(id string) // called at least once for a client that leaves, and done when its release is answered
 	managed bool // the server ends with its last client
 
 	mu       sync.Mutex
@@ -97,7 +97,9 @@ func (c *clients) leave(id string) {
 		c.idle.Reset(linger)
 	}
 	c.mu.Unlock()
-	if was {
+	// Also for a client that has left already: the end of its attachment may not be done with this, and release
+	// answers when it is.
+	if id != resident {
 		c.left(id)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -136,11 +137,26 @@ func TestListenRefusals(t *testing.T) {
 }
 
 func TestAddressGoesWithAnOwnerThatDied(t *testing.T) {
-	engine := chdbtest.Start(t)
-	client := overSocket(t, engine.Socket())
+	address, die := listenAs(t, overSocket(t, chdbtest.Start(t).Socket()), "other")
+	if status, text := ask(t, "http://"+address, "SELECT 1"); status != 200 {
+		t.Fatalf("got %d %q", status, text)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	die()
+	retry(t, func() bool {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	})
+}
+
+// listenAs attaches a client, which opens an address. The attachment ends by die.
+func listenAs(t *testing.T, client *http.Client, id string) (address string, die context.CancelFunc) {
+	t.Helper()
 	ctx, die := context.WithCancel(t.Context())
-	defer die()
-	attach, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://engine/attach?id=other", nil)
+	attach, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://engine/attach?id="+id, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,24 +164,31 @@ func TestAddressGoesWithAnOwnerThatDied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer attachment.Body.Close()
-	status, text, _ := send(t, client, "POST", "/listen", url.Values{"id": {"other"}, "address": {"127.0.0.1:0"}}, nil)
+	t.Cleanup(func() { attachment.Body.Close() })
+	status, text, _ := send(t, client, "POST", "/listen", url.Values{"id": {id}, "address": {"127.0.0.1:0"}}, nil)
 	var answer struct{ Address string }
 	if err := json.Unmarshal([]byte(text), &answer); status != 200 || err != nil {
 		t.Fatalf("got %d %q (%v), want an address", status, text, err)
 	}
-	if status, text := ask(t, "http://"+answer.Address, "SELECT 1"); status != 200 {
-		t.Fatalf("got %d %q", status, text)
-	}
-	http.DefaultClient.CloseIdleConnections()
-	die()
-	retry(t, func() bool {
-		conn, err := net.Dial("tcp", answer.Address)
-		if err == nil {
-			conn.Close()
+	return answer.Address, die
+}
+
+// TestReleaseFreesTheAddress: the address is closed when a release is answered, also while the end of the attachment is
+// still closing it.
+func TestReleaseFreesTheAddress(t *testing.T) {
+	client := overSocket(t, chdbtest.Start(t).Socket())
+	for i := range 200 {
+		id := strconv.Itoa(i)
+		address, die := listenAs(t, client, id)
+		die()
+		if status, text, _ := send(t, client, "POST", "/release", url.Values{"id": {id}}, nil); status != 200 {
+			t.Fatalf("got %d %q", status, text)
 		}
-		return err != nil
-	})
+		if conn, err := net.Dial("tcp", address); err == nil {
+			conn.Close()
+			t.Fatal("the address is open after its owner was released")
+		}
+	}
 }
 
 func TestAddressOutlivesACrash(t *testing.T) {

@@ -510,9 +510,7 @@ func TestSampling(t *testing.T) {
 	frames := [2][]byte{heavyFrame(1), heavyFrame(2)}
 	for reading, most := range []int{budget, budget * 5 / 8} {
 		for i, n := range []uint32{all / 2, all / share, all/2 - all/share} {
-			if _, err := m.c.program.Run(&ebpf.RunOptions{Data: frames[i%2], Repeat: n}); err != nil {
-				t.Fatal(err)
-			}
+			m.runTimes(frames[i%2], n)
 		}
 		n, err := m.c.frames()
 		if err != nil {
@@ -566,6 +564,26 @@ func onOneProcessor(t *testing.T) {
 	})
 }
 
+// runTimes runs the program on a frame exactly so many times, on a test that onOneProcessor keeps on a thread. Signals
+// wait meanwhile: the kernel ends a run at a signal, and the library then starts it anew from the first time.
+func (m *comparison) runTimes(frame []byte, times uint32) {
+	m.t.Helper()
+	var all, before unix.Sigset_t
+	for i := range all.Val {
+		all.Val[i] = ^all.Val[i]
+	}
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &before); err != nil {
+		m.t.Fatal(err)
+	}
+	_, err := m.c.program.Run(&ebpf.RunOptions{Data: frame, Repeat: times})
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil); err != nil {
+		m.t.Fatal(err)
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
 // heavyFrame returns a frame of TCP from a port with a tag of the highest delay.
 func heavyFrame(port uint16) []byte {
 	f := livetest.Tagged(livetest.Plain(1, 2, 100), 0x88b55f02)
@@ -575,12 +593,11 @@ func heavyFrame(port uint16) []byte {
 
 // TestUnsampled: observations for whose samples there is no room are counted.
 func TestUnsampled(t *testing.T) {
+	onOneProcessor(t)
 	m := compare(t, settingsOf(t, nil), window.TapAt("receiver", 1), 1<<12)
 	room := m.c.ring.BufferSize() / sampleBytes
 	for sent := 0; ; sent += 1000 {
-		if _, err := m.c.program.Run(&ebpf.RunOptions{Data: heavyFrame(1), Repeat: 1000}); err != nil {
-			t.Fatal(err)
-		}
+		m.runTimes(heavyFrame(1), 1000)
 		n, err := m.c.frames()
 		if err != nil {
 			t.Fatal(err)
@@ -606,19 +623,13 @@ func TestUnsampled(t *testing.T) {
 func TestSamplesAhead(t *testing.T) {
 	onOneProcessor(t)
 	m := compare(t, settingsOf(t, nil), window.TapAt("receiver", 1), 1<<12)
-	run := func(times uint32) {
-		t.Helper()
-		if _, err := m.c.program.Run(&ebpf.RunOptions{Data: heavyFrame(1), Repeat: times}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	run(3)
+	m.runTimes(heavyFrame(1), 3)
 	for reading, want := range []int{3, 2, 4} {
 		left, err := m.c.swap()
 		if err != nil {
 			t.Fatal(err)
 		}
-		run([]uint32{2, 4, 1}[reading])
+		m.runTimes(heavyFrame(1), []uint32{2, 4, 1}[reading])
 		list, err := m.c.drain(left)
 		if err != nil {
 			t.Fatal(err)
