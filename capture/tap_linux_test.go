@@ -122,7 +122,7 @@ func TestTapEndsAtIdle(t *testing.T) {
 	livetest.MakeLink(t)
 	r := openTap(t, capture.TapConfig{}).Rings()[0]
 	var b capture.Batch
-	last, best := int64(0), time.Hour
+	last := int64(0)
 	// Calls interrupted by signals, which the runtime sends, do not advance the clock.
 	for advanced, calls := 0, 0; advanced < 5; calls++ {
 		if calls == 50 {
@@ -132,7 +132,6 @@ func TestTapEndsAtIdle(t *testing.T) {
 		if err := r.ReadBatch(&b); err != nil || b.N != 0 {
 			t.Fatalf("%d frames, error %v", b.N, err)
 		}
-		best = min(best, time.Since(began))
 		q := r.LowWatermark()
 		if q < last || q > last && (q < began.Add(-time.Second).UnixNano() || q > time.Now().UnixNano()) {
 			t.Errorf("quiet until %d after %d, of a call from %d to %d", q, last, began.UnixNano(), time.Now().UnixNano())
@@ -141,10 +140,6 @@ func TestTapEndsAtIdle(t *testing.T) {
 			advanced++
 		}
 		last = q
-	}
-	// The machine may be busy at times.
-	if best > time.Second {
-		t.Errorf("an idle call took %s", best)
 	}
 	if err := r.Close(); err != nil {
 		t.Fatal(err)

@@ -134,7 +134,7 @@ func collectNeverCame(t *testing.T, env []string) {
 func (c *collecting) endsAfter(signal syscall.Signal) int {
 	c.t.Helper()
 	signalAll(c.t, signal, c.cmd.Process.Pid)
-	code, _ := c.ends()
+	code := c.ends()
 	return code
 }
 

@@ -20,7 +20,7 @@ const (
 type clients struct {
 	stop    func()          // ends the server
 	left    func(id string) // called at least once for a client that leaves, and done when its release is answered
-	managed bool // the server ends with its last client
+	managed bool            // the server ends with its last client
 
 	mu       sync.Mutex
 	attached map[string]bool

@@ -101,7 +101,7 @@ func TestSendReachesTheInterface(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); took < 150*time.Millisecond || took > 20*time.Second {
+	if took := time.Since(began); took < 150*time.Millisecond {
 		t.Errorf("250 ms of simulated time took %s at pace 1", took)
 	}
 	got := frames()
