@@ -478,17 +478,13 @@ func (b *builder) checkWords() {
 	}
 }
 
-// checkPortIDs requires port ids that are unique in the fabric (section 5.5.2), or in their device
-// if locators also name the device.
+// checkPortIDs requires port ids that are unique in the fabric (section 5.5.2) if a locator names a
+// port without its device, else in their device. A file that is checked alone may have no locators.
 func (b *builder) checkPortIDs() {
-	perDevice := false
+	perDevice := true
 	for i := range b.words {
-		if v := &b.words[i]; v.has[csig.FieldPort] {
-			perDevice = v.has[csig.FieldDevice]
-			if !perDevice {
-				break
-			}
-		}
+		v := &b.words[i]
+		perDevice = perDevice && (v.has[csig.FieldDevice] || !v.has[csig.FieldPort])
 	}
 	type key struct {
 		device int32

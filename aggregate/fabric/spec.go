@@ -60,8 +60,8 @@ type DeviceSpec struct {
 // PortSpec is an egress port of a switch.
 type PortSpec struct {
 	Name string `yaml:"name"`
-	// ID is the port_id of locator metadata, unique in the fabric; 0: none. It needs to be unique
-	// only in its device if every locator with a port_id has a device_id.
+	// ID is the port_id of locator metadata; 0: none. It is unique in the fabric if a locator has a
+	// port_id without a device_id, else in its device.
 	ID          uint32 `yaml:"id,omitempty"`
 	Orientation string `yaml:"orientation"`    // up, down or side
 	Peer        string `yaml:"peer,omitempty"` // device or host that it faces; empty: not in this file

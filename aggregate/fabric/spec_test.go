@@ -219,14 +219,25 @@ func TestPortIDsPerDevice(t *testing.T) {
 	text = strings.Replace(text, "id: 3, ", "id: 1, ", 1)
 	text = strings.Replace(text, "    stage: leaf", "    stage: leaf\n    id: 1", 1)
 	text = strings.Replace(text, "    stage: spine", "    stage: spine\n    id: 2", 1)
-	s, err := Parse(strings.NewReader(text), "f.yaml")
+	whole, err := Parse(strings.NewReader(text), "f.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := compile(t, s)
-	for lm, want := range map[uint16]string{1<<4 | 1: "leaf1:up1", 2<<4 | 1: "spine1:down1"} {
-		if loc, _ := locate(t, f, compact, 0, lm, "", ""); loc.Name != want {
-			t.Errorf("lm 0x%x is %q, want %s", lm, loc.Name, want)
+	// The locators may also stand in the configuration.
+	begin, end := strings.Index(text, "csig:"), strings.Index(text, "devices:")
+	bare, err := Parse(strings.NewReader(text[:begin]+text[end:]), "f.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := New(bare, domainOf(t, whole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []*Fabric{compile(t, whole), f} {
+		for lm, want := range map[uint16]string{1<<4 | 1: "leaf1:up1", 2<<4 | 1: "spine1:down1"} {
+			if loc, _ := locate(t, f, compact, 0, lm, "", ""); loc.Name != want {
+				t.Errorf("lm 0x%x is %q, want %s", lm, loc.Name, want)
+			}
 		}
 	}
 }

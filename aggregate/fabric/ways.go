@@ -260,18 +260,32 @@ func (t *topology) passages(name string) waypoint {
 }
 
 // via returns the way of the shortest paths that pass waypoints in order, as in segment routing
-// (RFC 8402, section 3.1.1: a node or adjacency segment by the shortest path to it). ok is false if
-// there is none.
+// (RFC 8402, section 3.1.1: a node or adjacency segment by the shortest path to it). A host with
+// several homes sends by the one that is closest to the first waypoint, and receives by the one that
+// is closest to the last. ok is false if there is no such way.
 func (p *paths) via(by aggregate.Evidence, src, dst *attachment, points []waypoint) (w way, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w.by = by
 	w.hops = unreached
+	var starts []segments
+	closest := unreached // a source to the first waypoint
 	for _, s := range src.devices {
 		r := segments{paths: p, points: append([]waypoint{{{s, s, none}}}, points...)}
 		if !r.forward() {
 			continue
 		}
+		first := slices.Min(r.hops[min(1, len(points))])
+		if first > closest && !src.group {
+			continue
+		}
+		if first < closest && !src.group {
+			closest, starts = first, starts[:0]
+		}
+		starts = append(starts, r)
+	}
+	for i := range starts {
+		r := &starts[i]
 		nearest := math.MaxInt
 		for _, t := range dst.devices {
 			if n := r.total(t); n < nearest && !dst.group {

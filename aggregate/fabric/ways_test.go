@@ -133,6 +133,37 @@ func TestPathTable(t *testing.T) {
 	}
 }
 
+// TestSourceWithTwoHomes: a flow of a host with links to leaf1 and leaf3 leaves it by the switch that is closest to the
+// first point of its path; without a point, by either.
+func TestSourceWithTwoHomes(t *testing.T) {
+	t.Parallel()
+	up1, down1 := class(leaf, up, g100), class(spine, down, g100)
+	for _, test := range []struct {
+		name string
+		via  []string
+		lm   uint16
+		want string
+	}{
+		{"no path", nil, up1, "leaf1:up1 leaf1:up2 leaf3:up1"},
+		{"a port of its first switch", []string{"leaf1:up1"}, up1, "leaf1:up1"},
+		{"and then", []string{"leaf1:up1"}, down1, "spine1:down2"},
+		{"a switch above both", []string{"spine1"}, up1, "leaf1:up1 leaf3:up1"},
+		{"its second switch", []string{"leaf3", "spine1"}, up1, "leaf3:up1"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			spec, _ := load(t, "leafspine.yaml")
+			spec.Devices[2].Ports[4].Peer = "h11"
+			if test.via != nil {
+				spec.Paths = []PathSpec{{Src: "h11", Dst: "h21", Via: test.via}}
+			}
+			if got := candidatesOn(t, compile(t, spec), flowBetween("10.0.1.1", "10.0.2.1", 1, 80), test.lm, noon.UnixNano()); got != test.want {
+				t.Errorf("candidates %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 // ttlOnly is a locator for max_nqd, which has none in testdata: the TTL alone.
 var ttlOnly = csig.LocatorSpec{Format: "wide", Profile: "uec050", Signal: "max_nqd", ZeroIsLocation: true, Fields: []csig.FieldSpec{{Field: "ttl", Bits: 8}}}
 
