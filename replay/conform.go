@@ -136,6 +136,7 @@ type conformance struct {
 	out     Conformance
 	ports   map[port]int
 	several map[string]bool // paths of arguments in which a file has several interfaces
+	files   map[string]int  // by path: its index in Judge.Files, if it is not the only one of its argument
 	judge   *conform.Judge  // nil while scanning
 }
 
@@ -170,7 +171,8 @@ func Conform(ctx context.Context, cfg ConformConfig) (out *Conformance, err erro
 
 // judge implements Conform for files that can be read repeatedly.
 func judge(ctx context.Context, cfg ConformConfig) (*Conformance, error) {
-	c := &conformance{cfg: &cfg, ports: make(map[port]int), several: make(map[string]bool)}
+	c := &conformance{cfg: &cfg, ports: make(map[port]int), several: make(map[string]bool), files: make(map[string]int)}
+	c.nameFiles()
 	c.out.SkippedLink = make(window.UnreadableLinks)
 	first := &pass{progress: c.progress(0)}
 	parts, err := c.scan(ctx, first)
@@ -199,6 +201,29 @@ func judge(ctx context.Context, cfg ConformConfig) (*Conformance, error) {
 	}
 	c.out.Report = c.judge.Report()
 	return &c.out, errors.Join(first.ends...)
+}
+
+// nameFiles names the files in front of the device, and those of each argument behind it, unless there
+// is only one. Reading reports their errors.
+func (c *conformance) nameFiles() {
+	c.cfg.Judge.Files = []string{""}
+	name := func(paths ...string) {
+		var files []string
+		for _, path := range paths {
+			found, _, _ := capture.Files(path)
+			files = append(files, found...)
+		}
+		for _, file := range files {
+			if _, named := c.files[file]; !named && len(files) > 1 {
+				c.files[file] = len(c.cfg.Judge.Files)
+				c.cfg.Judge.Files = append(c.cfg.Judge.Files, file)
+			}
+		}
+	}
+	name(c.cfg.Before...)
+	for i := range c.cfg.After {
+		name(c.cfg.After[i].Path)
+	}
 }
 
 // writersOf returns the devices that may have written a tag on its path.
@@ -371,7 +396,7 @@ func (c *conformance) batch(argument int, path string, b *packets, f func(port, 
 		if named {
 			from.name = interfaceName(b.interfaces, int(frame.Interface))
 		}
-		p = conform.Packet{Data: frame.Data, Number: frame.Packet, TimeNS: frame.TimeNS, WireLen: frame.WireLen}
+		p = conform.Packet{Data: frame.Data, Number: frame.Packet, File: c.files[b.path], TimeNS: frame.TimeNS, WireLen: frame.WireLen}
 		if err := f(from, &p); err != nil {
 			return err
 		}

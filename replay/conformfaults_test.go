@@ -1,6 +1,8 @@
 package replay_test
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/conform"
 	"github.com/csigscope/csigscope/replay"
@@ -178,6 +181,76 @@ func TestConformTaps(t *testing.T) {
 	if n.Ambiguous > n.Before/100 {
 		t.Errorf("%+v", *n)
 	}
+}
+
+// TestConformNamesFiles: in a capture of several files, an example names its packet's file, and is the same packet as in
+// the capture of one file.
+func TestConformNamesFiles(t *testing.T) {
+	t.Parallel()
+	cfg := emitLeaf(t, func(s *scenario.Scenario) {
+		s.Duration = 20 * time.Millisecond
+		leafDevice(scenario.PassThrough)(s)
+	})
+	whole, err := replay.Conform(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, half := inHalves(t, cfg.Before[0])
+	cfg.Before = []string{folder}
+	parts, err := replay.Conform(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(whole.Findings) == 0 || len(whole.Findings) != len(parts.Findings) {
+		t.Fatalf("%d findings, and %d in one file", len(parts.Findings), len(whole.Findings))
+	}
+	for i := range whole.Findings {
+		for k, want := range whole.Findings[i].Examples {
+			got := parts.Findings[i].Examples[k]
+			text := got.String()
+			if got.BeforeFile == filepath.Join(folder, "1.pcapng") {
+				got.Before += half
+			}
+			if want.BeforeFile != "" || !strings.Contains(text, " before in "+got.BeforeFile) || got.BeforeFile == "" || got.AfterFile != "" ||
+				got.Before != want.Before || got.After != want.After {
+				t.Errorf("example %d of %s: %s, want %s", k, whole.Findings[i].Rule, text, want.String())
+			}
+		}
+	}
+}
+
+// inHalves copies a capture to two files in a folder, the first with half of its packets.
+func inHalves(t *testing.T, path string) (folder string, half uint64) {
+	t.Helper()
+	var frames []capture.Frame
+	r, err := capture.Open(path, capture.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for batch := new(capture.Batch); r.ReadBatch(batch) == nil; {
+		for _, f := range batch.Frames[:batch.N] {
+			f.Data = slices.Clone(f.Data)
+			frames = append(frames, f)
+		}
+	}
+	folder, n := t.TempDir(), len(frames)/2
+	for i, part := range [][]capture.Frame{frames[:n], frames[n:]} {
+		var out bytes.Buffer
+		w := capture.NewWriter(&out, r.Interfaces()...)
+		for k := range part {
+			if err := w.Write(&part[k], ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("%d.pcapng", i)), out.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder, uint64(n)
 }
 
 // TestTagHashPaths checks that only tagged data of flows through the faulty device takes other

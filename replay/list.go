@@ -133,14 +133,13 @@ func (l *Lister) list(ctx context.Context, paths []string) error {
 	}
 	var files []string
 	var failures []error
-	named := false
+	named := len(paths) > 1 // also if all but one fail
 	for _, path := range paths {
 		found, damaged, err := capture.Files(path)
 		failures = append(append(failures, err), damaged...)
 		files = append(files, found...)
 		named = named || isFolder(path)
 	}
-	named = named || len(files) > 1
 	switch {
 	case len(files) == 1:
 		failures = append(failures, l.file(ctx, newListing(files[0], named)))

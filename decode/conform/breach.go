@@ -10,13 +10,17 @@ const maxExamples = 8
 
 // Example is a packet that breaks a rule.
 type Example struct {
-	Before  uint64 `json:"before_packet,omitempty"` // number in the capture before the device, from 1
-	After   uint64 `json:"after_packet,omitempty"`
-	Port    string `json:"port,omitempty"`
-	TimeNS  int64  `json:"time_ns,omitempty"` // after the device, Unix ns
-	WasTag  *Seen  `json:"was,omitempty"`
-	IsTag   *Seen  `json:"is,omitempty"`
-	portNum uint8
+	Before     uint64 `json:"before_packet,omitempty"` // number in the file before the device, from 1
+	BeforeFile string `json:"before_file,omitempty"`
+	After      uint64 `json:"after_packet,omitempty"`
+	AfterFile  string `json:"after_file,omitempty"`
+	Port       string `json:"port,omitempty"`
+	TimeNS     int64  `json:"time_ns,omitempty"` // after the device, Unix ns
+	WasTag     *Seen  `json:"was,omitempty"`
+	IsTag      *Seen  `json:"is,omitempty"`
+	portNum    uint8
+
+	beforeFile, afterFile int // indexes into Config.Files
 }
 
 // Seen is a captured tag.
@@ -39,7 +43,7 @@ type breach struct {
 func (j *Judge) broke(r Rule, before, after *sighting) {
 	b := &j.breaches[r]
 	b.count++
-	if n := len(b.examples); n < maxExamples || after.number <= b.examples[n-1].After {
+	if n := len(b.examples); n < maxExamples || after.number() <= b.examples[n-1].After {
 		b.name(exampleOf(before, after))
 	}
 }
@@ -62,7 +66,8 @@ func (b *breach) name(e Example) {
 }
 
 func compareExamples(a, b Example) int {
-	return cmp.Or(cmp.Compare(a.After, b.After), cmp.Compare(a.portNum, b.portNum), cmp.Compare(a.Before, b.Before))
+	return cmp.Or(cmp.Compare(a.After, b.After), cmp.Compare(a.portNum, b.portNum), cmp.Compare(a.afterFile, b.afterFile),
+		cmp.Compare(a.Before, b.Before), cmp.Compare(a.beforeFile, b.beforeFile))
 }
 
 // first returns the earlier one of two examples: is, and the packet just counted, which is the first
@@ -77,9 +82,9 @@ func first(n uint64, is Example, before, after *sighting) Example {
 
 // exampleOf returns the example of a packet; after is nil for a packet that did not come out.
 func exampleOf(before, after *sighting) Example {
-	e := Example{Before: before.number, WasTag: before.seen()}
+	e := Example{Before: before.number(), beforeFile: before.file(), WasTag: before.seen()}
 	if after != nil {
-		e.After, e.TimeNS, e.IsTag, e.portNum = after.number, after.time, after.seen(), after.port
+		e.After, e.afterFile, e.TimeNS, e.IsTag, e.portNum = after.number(), after.file(), after.time, after.seen(), after.port
 	}
 	return e
 }

@@ -70,6 +70,8 @@ type Config struct {
 	Signals uint16
 	// Ports are the names of the ports that After distinguishes, at most MaxPorts.
 	Ports []string
+	// Files are the names of files in examples; empty where the number of a packet says enough.
+	Files []string
 	// Own reports whether a port, by its index, writes this locator metadata into tags of a layout
 	// and signal type; known is false where that cannot be decided. If Own is nil, the value that a
 	// port writes most counts as its own.

@@ -14,7 +14,8 @@ import (
 // Packet is one captured frame. Data belongs to the caller and is not kept.
 type Packet struct {
 	Data    []byte
-	Number  uint64 // in its capture, from 1
+	Number  uint64 // in its file, from 1
+	File    int    // index into Config.Files
 	TimeNS  int64  // Unix ns; needed for Metrics alone
 	WireLen uint32 // bytes
 }
@@ -63,13 +64,20 @@ type tagState struct {
 type sighting struct {
 	tagState
 	identity
-	number uint64
+	place  uint64 // its file, and its number there
 	time   int64
 	length uint32 // bytes behind the IP header, or of the payload
 	port   uint8  // after the device
 	first  bool   // it is a first fragment
 	by     uint16 // likewise; the tag's possible writers: an index into Judge.writers.lists
 }
+
+// numberBits is the length of a packet's number in a sighting's place.
+const numberBits = 40
+
+func (s *sighting) number() uint64 { return s.place & (1<<numberBits - 1) }
+
+func (s *sighting) file() int { return int(s.place >> numberBits) }
 
 // New makes a Judge. It fails when the configuration contradicts itself.
 func New(cfg Config) (*Judge, error) {
@@ -177,7 +185,7 @@ func (j *Judge) see(p *Packet) (s sighting, ok bool) {
 	if by%j.parts != j.part {
 		return s, false
 	}
-	s.number, s.time = p.Number, p.TimeNS
+	s.place, s.time = uint64(p.File)<<numberBits|p.Number, p.TimeNS
 	if j.closedTunnel(packet) {
 		s.flow = 0
 	}

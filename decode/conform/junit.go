@@ -72,16 +72,23 @@ func examplesText(f *Finding) (text string) {
 	return text
 }
 
-// String returns the example in one line: the packets' numbers and the change.
+// String returns the example in one line: the packets' numbers, with their files if they have names,
+// and the change.
 func (e *Example) String() string {
-	s := fmt.Sprintf("packet %d before", e.Before)
+	in := func(file string) string {
+		if file == "" {
+			return ""
+		}
+		return " in " + file
+	}
+	s := fmt.Sprintf("packet %d before%s", e.Before, in(e.BeforeFile))
 	if e.WasTag != nil {
 		s += " (" + e.WasTag.String() + ")"
 	}
 	if e.After == 0 {
 		return s
 	}
-	s += fmt.Sprintf(", %d after", e.After)
+	s += fmt.Sprintf(", %d after%s", e.After, in(e.AfterFile))
 	if e.IsTag != nil {
 		s += " (" + e.IsTag.String() + ")"
 	}

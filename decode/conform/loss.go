@@ -46,7 +46,7 @@ func (l *losses) add(w *waiter, fragmented bool) {
 		if fragmented {
 			return
 		}
-		if w.tagged && (l.first.Before == 0 || w.number < l.first.Before) {
+		if w.tagged && (l.first.Before == 0 || w.number() < l.first.Before) {
 			l.first = exampleOf(&w.sighting, nil)
 		}
 	}

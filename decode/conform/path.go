@@ -113,8 +113,9 @@ func count(list *[maxClasses]class, key, slot uint64, before *sighting, port uin
 		} else if c.key != key {
 			continue
 		}
-		if c.n == 0 || before.number < c.first.Before {
-			c.first = Example{Before: before.number, portNum: port, WasTag: before.seen()}
+		if c.n == 0 || before.number() < c.first.Before {
+			c.first = exampleOf(before, nil)
+			c.first.portNum = port
 		}
 		c.n++
 		c.slots |= slot

@@ -20,7 +20,7 @@ func TestTagOfPath(t *testing.T) {
 	} {
 		j := Judge{paths: paths{flows: make(map[uint64]*flowPaths)}}
 		for i := range uint64(2 * minClass) {
-			s := waiter{sighting: sighting{identity: identity{flow: 1}, number: i + 1}}
+			s := waiter{sighting: sighting{identity: identity{flow: 1}, place: i + 1}}
 			if tag := tags[i%2]; tag != nil {
 				s.tagged, s.Tag = true, *tag
 			}

@@ -96,8 +96,15 @@ func (j *Judge) Report() *Report {
 			continue
 		}
 		for i := range b.examples {
-			if e := &b.examples[i]; e.After != 0 || e.portNum != 0 {
+			e := &b.examples[i]
+			if e.After != 0 || e.portNum != 0 {
 				e.Port = j.cfg.Ports[e.portNum]
+			}
+			if e.Before != 0 && e.beforeFile < len(j.cfg.Files) {
+				e.BeforeFile = j.cfg.Files[e.beforeFile]
+			}
+			if e.After != 0 && e.afterFile < len(j.cfg.Files) {
+				e.AfterFile = j.cfg.Files[e.afterFile]
 			}
 		}
 		about := rule.Info()
