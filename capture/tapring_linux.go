@@ -109,10 +109,13 @@ func (r *Ring) ReadBatch(b *Batch) error {
 	}
 	r.cursor.release()
 	if r.cursor.left == 0 && !r.cursor.acquire() {
+		began := time.Now()
 		if err := r.wait(); err != nil {
 			return err
 		}
 		if r.sock == nil || !r.cursor.acquire() {
+			// Also when a signal ended the wait: an older time could be one from before the clock was set back.
+			r.setQuiet(began.Add(-2 * r.tap.cfg.Retire))
 			return nil
 		}
 	}
@@ -137,7 +140,6 @@ func (r *Ring) fill(b *Batch) {
 
 // wait waits for a block, and checks the link if there is none.
 func (r *Ring) wait() error {
-	began := time.Now()
 	r.sock.poll[0] = unix.PollFd{Fd: int32(r.sock.fd), Events: unix.POLLIN}
 	n, err := unix.Poll(r.sock.poll[:], int(r.tap.cfg.Wait.Milliseconds()))
 	switch {
@@ -151,7 +153,6 @@ func (r *Ring) wait() error {
 		// The link went down or disappeared: reading the error clears it.
 		_, _ = unix.GetsockoptInt(r.sock.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	}
-	r.setQuiet(began.Add(-2 * r.tap.cfg.Retire))
 	r.readStatistics()
 	now := time.Now()
 	r.checkLink(now)
@@ -233,13 +234,13 @@ func (r *Ring) drop() {
 // revive reopens the ring when there is an interface with the name again.
 func (r *Ring) revive() error {
 	now := time.Now()
+	r.setQuiet(now)
 	err := r.open()
 	r.checkLink(now)
 	if err == nil {
 		return nil
 	}
 	time.Sleep(r.tap.cfg.Wait)
-	r.setQuiet(now)
 	switch {
 	case errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES):
 		return fmt.Errorf("read tap %q: reopen its ring: %w", r.tap.cfg.Interface, err)
