@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,9 +19,9 @@ import (
 )
 
 // Source counts the packets of an interface in the kernel and, with Config.Odd, delivers odd packets as frames of a
-// ring. Its program is attached from Open to Close. A killed process leaves nothing behind, since the kernel then closes
-// the link and so detaches the program. After Open, Counters and State may be called from any goroutine; all other
-// methods belong to one goroutine.
+// ring. Its program is attached from Open to Close, as long as the interface has its name. A killed process leaves nothing
+// behind, since the kernel then closes the link and so detaches the program. After Open, Counters and State may be called
+// from any goroutine; all other methods belong to one goroutine.
 type Source struct {
 	cfg     Config
 	ring    *capture.Ring
@@ -168,9 +169,12 @@ func (s *Source) Succeed(before local.Counter) (last local.Counts, ok bool, err 
 }
 
 // exchange attaches the program of a counter in place of the previous one; each packet runs through exactly one of them. If
-// the interface was created again since Open, the program is attached to the new one. If the interface has disappeared, that
-// is no error: look attaches the program when it is back.
+// the name now belongs to another interface, the program is attached to that one. If it belongs to none, that is no error:
+// look attaches the program when the name is back.
 func (s *Source) exchange(c *counter) error {
+	if s.strayed() {
+		s.detach()
+	}
 	if s.link != nil {
 		err := s.link.Update(c.program)
 		if err == nil {
@@ -197,7 +201,18 @@ func (s *Source) exchange(c *counter) error {
 	return err
 }
 
-// detach closes the link to an interface that has disappeared. Errors are expected and ignored.
+// strayed reports whether the program is not attached to the interface with the tap's name: an interface that was renamed or
+// moved to another network namespace keeps its programs. A failed query is no proof.
+func (s *Source) strayed() bool {
+	at, err := net.InterfaceByName(s.cfg.Interface)
+	if failed := new(os.SyscallError); errors.As(err, &failed) {
+		return false
+	}
+	return err != nil || at.Index != s.index()
+}
+
+// detach closes the link to an interface that has disappeared or strayed. Errors are expected and ignored. The next reading
+// returns the counts until then.
 func (s *Source) detach() {
 	if s.link != nil {
 		_ = s.link.Close()
@@ -257,14 +272,12 @@ const (
 // readEvery returns the time between readings if the finest windows have this length.
 func readEvery(finest time.Duration) time.Duration { return min(max(finest, minEvery), maxEvery) }
 
-// look attaches the program again if the interface was removed and created again.
+// look detaches the program if its interface lost the name, and attaches it again once an interface has that name.
 func (s *Source) look(now time.Time) {
 	s.looked = now
-	at, err := net.InterfaceByName(s.cfg.Interface)
-	if err != nil || at.Index == s.index() {
+	if !s.strayed() {
 		return
 	}
-	s.detach()
 	if err := s.exchange(s.counter); err != nil {
 		s.cfg.Logger.Warn("cannot count on the interface again, trying again", slog.String("interface", s.cfg.Interface), slog.String("error", err.Error()))
 	}

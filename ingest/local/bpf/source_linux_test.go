@@ -2,8 +2,10 @@ package bpf
 
 import (
 	"net"
+	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture/livetest"
+	"github.com/csigscope/csigscope/ingest/local"
 )
 
 // opened is a source at the tap's end of a new link, with windows of 1 s.
@@ -144,6 +147,66 @@ func TestLook(t *testing.T) {
 		t.Errorf("%d reopens, want 1", s.reopens.Load())
 	}
 	counts(t, s)
+}
+
+// TestLosesName: the program stops counting an interface that is renamed or moved to another network namespace, before or
+// with other settings, and counts once an interface has the name again. Packets from before count.
+func TestLosesName(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		moved, reload bool
+	}{{name: "renamed"}, {name: "renamed before a reload", reload: true}, {name: "moved", moved: true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			if !livetest.InNamespaceOfRoot(t) {
+				return
+			}
+			livetest.MakeLink(t)
+			s, settings := opened(t)
+			sender := livetest.NewSender(t, livetest.SendEnd)
+			sender.Send(tagged)
+			if tt.moved {
+				livetest.IP(t, "link", "set", livetest.TapEnd, "netns", otherNamespace(t))
+			} else {
+				livetest.IP(t, "link", "set", livetest.TapEnd, "name", "other")
+			}
+			var last local.Counts
+			var err error
+			if tt.reload {
+				settings.Epoch++
+				last, err = s.Count(settings, s.at)
+			} else {
+				s.look(time.Now())
+				last, err = s.drain(s.counter)
+			}
+			if err != nil || last.Frames.Packets != 1 || s.link != nil {
+				t.Errorf("%d packets before, %v; attached to %d", last.Frames.Packets, err, s.index())
+			}
+			if !tt.moved {
+				sender.Send(tagged)
+				livetest.IP(t, "link", "set", "other", "name", livetest.TapEnd)
+			} else {
+				livetest.IP(t, "link", "del", livetest.SendEnd)
+				livetest.MakeLink(t)
+			}
+			s.look(time.Now())
+			counts(t, s)
+			if n := s.reopens.Load(); n != 1 {
+				t.Errorf("%d reopens, want 1", n)
+			}
+		})
+	}
+}
+
+// otherNamespace returns the process id of a process in another network namespace, which ends with the test.
+func otherNamespace(t *testing.T) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sleep", "600")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		livetest.Missing(t, "no network namespace: %v", err)
+	}
+	t.Cleanup(func() { _ = cmd.Wait() })
+	return strconv.Itoa(cmd.Process.Pid)
 }
 
 // TestAfter: the next reading is due when a window ends, or closes because its lateness is over, by the monotonic clock: the
