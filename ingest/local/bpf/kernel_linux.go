@@ -361,6 +361,7 @@ func (c *counter) frames() (counters, error) {
 func (c *counters) add(o *counters, times uint64) {
 	c.Packets += times * o.Packets
 	c.Bytes += times * o.Bytes
+	c.Supers += times * o.Supers
 	for i := range c.Odd {
 		c.Odd[i] += times * o.Odd[i]
 	}

@@ -51,6 +51,7 @@ type overflowCounts struct {
 // counters are struct counters.
 type counters struct {
 	Packets, Bytes uint64
+	Supers         uint64
 	Odd            [OddReasons]uint64
 	Empty, Invalid uint64
 	Overflow, Lost uint64

@@ -426,6 +426,23 @@ func TestVLANTPID(t *testing.T) {
 	}
 }
 
+// TestSuperFrames: packets that receive offload merged are counted as such.
+func TestSuperFrames(t *testing.T) {
+	c := loaded(t, settingsOf(t, nil), window.TapAt("receiver", 1), 1<<10)
+	for _, segment := range []uint32{0, 1000, 1448} {
+		in := struct { // the start of struct __sk_buff
+			_       [44]uint32
+			GSOSize uint32
+		}{GSOSize: segment}
+		if _, err := c.program.Run(&ebpf.RunOptions{Data: tagged, Context: in}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := c.frames(); err != nil || n.Packets != 3 || n.Supers != 2 {
+		t.Errorf("%+v, %v, want 2 super-frames of 3 packets", n, err)
+	}
+}
+
 // TestVerified: the verifier needs a fraction of the million instructions after which it gives up, since those of other
 // kernels may look at more of them.
 func TestVerified(t *testing.T) {
@@ -654,6 +671,7 @@ func TestCountersWithoutRoom(t *testing.T) {
 		{"all counted", counters{Packets: 10, Bytes: 1000}, capture.TapCounters{Frames: 10, Bytes: 1000, Received: 10}},
 		{"some without room", counters{Packets: 10, Bytes: 1000, Overflow: 5, Lost: 4}, capture.TapCounters{Frames: 6, Bytes: 1000, Received: 10, Dropped: 4}},
 		{"two observations each", counters{Packets: 10, Bytes: 1000, Overflow: 20, Lost: 20}, capture.TapCounters{Bytes: 1000, Received: 10, Dropped: 10}},
+		{"merged", counters{Packets: 10, Bytes: 90_000, Supers: 9}, capture.TapCounters{Frames: 10, Bytes: 90_000, Received: 10, SuperFrames: 9}},
 		{"beside odd ones", counters{Packets: 1, Lost: 1, Odd: [OddReasons]uint64{OddL2: 2, OddIP: 3}, Unsampled: 7}, capture.TapCounters{Received: 1, Dropped: 1, Odd: 5, Unsampled: 7}},
 	} {
 		ring := capture.TapCounters{Frames: 3, Bytes: 300, Received: 5, Dropped: 2}

@@ -360,6 +360,7 @@ func (c *counters) addTo(t *capture.TapCounters) {
 	t.Dropped += c.Packets - c.delivered()
 	t.Frames += c.delivered()
 	t.Bytes += c.Bytes
+	t.SuperFrames += c.Supers
 	for _, odd := range c.Odd {
 		t.Odd += odd
 	}

@@ -132,6 +132,7 @@ struct compact {
 
 struct counters {
 	u64 packets, bytes;     /* counted packets with CSIG */
+	u64 supers;             /* those that receive offload merged of several */
 	u64 odd[ODD_REASONS];
 	u64 empty, invalid;     /* reflections without data fields, and with an impossible number of bytes */
 	u64 overflow;           /* observations without an entry: in the overflow map, or lost */
@@ -1217,6 +1218,7 @@ SEC("tcx/ingress") int csig_count(struct __sk_buff *skb)
 	m->bytes = skb->len + (skb->vlan_present ? 4 : 0);
 	n->packets++;
 	n->bytes += m->bytes;
+	n->supers += skb->gso_size != 0;
 	n->empty += p->empty;
 	n->invalid += p->invalid;
 	if (p->tag.there)

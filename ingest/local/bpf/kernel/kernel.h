@@ -11,7 +11,7 @@ typedef long long s64;
 #define SEC(name) __attribute__((section(name), used))
 #define INLINE static inline __attribute__((always_inline))
 
-/* The fields of a packet that programs may read, up to the end of its data. */
+/* The fields of a packet that programs may read, up to the last one that is used. */
 struct __sk_buff {
 	u32 len;
 	u32 pkt_type;
@@ -24,6 +24,8 @@ struct __sk_buff {
 	u32 unused[11];
 	u32 data;
 	u32 data_end;
+	u32 unused_behind[23];
+	u32 gso_size; /* 0 unless the packet was merged of several */
 };
 
 enum { TCX_NEXT = -1 }; /* passes the packet to the next program, or to the stack */
