@@ -1,10 +1,14 @@
 package capture_test
 
 import (
+	"errors"
 	"net"
 	"net/netip"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/capture/livetest"
@@ -12,6 +16,11 @@ import (
 
 // sendTo sends a packet over UDP, or over GRE if the port is 0.
 func sendTo(t *testing.T, to string, packet []byte) {
+	t.Helper()
+	sendBy(t, net.Dialer{}, to, packet)
+}
+
+func sendBy(t *testing.T, d net.Dialer, to string, packet []byte) {
 	t.Helper()
 	at := netip.MustParseAddrPort(to)
 	network, address := "udp", at.String()
@@ -21,13 +30,48 @@ func sendTo(t *testing.T, to string, packet []byte) {
 	if at.Port() == 0 {
 		network, address = "ip:47", at.Addr().String()
 	}
-	c, err := net.Dial(network, address)
+	c, err := d.DialContext(t.Context(), network, address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	if _, err := c.Write(packet); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestMirrorSocketWithoutChecksum: the UDP checksum of a tunnel over IPv6 may be 0 (RFC 6935).
+func TestMirrorSocketWithoutChecksum(t *testing.T) {
+	if !livetest.InNamespace(t) {
+		return
+	}
+	for _, listen := range []string{"[::1]:4789", "[::]:37008"} {
+		socket, err := capture.NewMirrorSocket(capture.MirrorSocketConfig{Listen: netip.MustParseAddrPort(listen)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := socket.Open(); err != nil {
+			t.Fatal(err)
+		}
+		defer socket.Close()
+		leaveOut := func(_, _ string, c syscall.RawConn) error {
+			var err error
+			failed := c.Control(func(fd uintptr) {
+				err = unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_NO_CHECK6_TX, 1)
+			})
+			return errors.Join(failed, err)
+		}
+		sendBy(t, net.Dialer{Control: leaveOut}, listen, []byte("without"))
+		sendTo(t, listen, []byte("with"))
+		var b capture.Batch
+		for idle := 0; idle < 3; idle++ {
+			if err := socket.ReadBatch(&b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := socket.Counters().Packets; n != 2 {
+			t.Errorf("%s: %d packets, want 2", listen, n)
+		}
 	}
 }
 

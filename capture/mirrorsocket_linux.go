@@ -101,6 +101,12 @@ func (s *MirrorSocket) setUp(family int) error {
 			return fmt.Errorf("ask for times and losses: %w", err)
 		}
 	}
+	if family == unix.AF_INET6 && !s.gre {
+		// Tunnels may leave out the checksum (RFC 6935), and the kernel would drop these packets uncounted.
+		if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_UDP, unix.UDP_NO_CHECK6_RX, 1); err != nil {
+			return fmt.Errorf("accept packets without a UDP checksum: %w", err)
+		}
+	}
 	var address unix.Sockaddr
 	addr, port := s.cfg.Listen.Addr().Unmap(), int(s.cfg.Listen.Port())
 	if family == unix.AF_INET {
