@@ -8,11 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/finding"
 )
 
 // TestClockAhead: windows too far ahead are refused for good, so that the exporter's spool
-// drains, and lead to a finding; windows within the limit are stored.
+// drains, and lead to a finding and to gaps; windows within the limit are stored.
 func TestClockAhead(t *testing.T) {
 	l, cfg := newLedger(), testConfig(t)
 	start := time.Now().Truncate(time.Second)
@@ -25,10 +26,17 @@ func TestClockAhead(t *testing.T) {
 	c := startClient(t, client)
 	stream := c.stream(t, "eth0")
 	rng := rand.New(rand.NewPCG(1, 2))
+	refused := uint64(0) // observations
 	write := func(ahead ...time.Duration) {
 		t.Helper()
 		for _, d := range ahead {
-			if err := stream.WriteBlock(t.Context(), testBlock(rng, start.Add(d), 3)); err != nil {
+			b := testBlock(rng, start.Add(d), 3)
+			if start.Add(d).UnixNano() > now.Load()+int64(aggregate.MaxAhead) {
+				for _, n := range b.Observations {
+					refused += n
+				}
+			}
+			if err := stream.WriteBlock(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -53,7 +61,7 @@ func TestClockAhead(t *testing.T) {
 	write(10*time.Second, 0, 2*time.Second, 3*time.Second)
 	st := c.Stats()
 	before := found("10s")
-	if st.Stored != 2 || st.Refused["future"] != 2 || l.taken() != 2 || before == 0 {
+	if st.Refused["future"] != 2 || l.taken() != 2 || before == 0 {
 		t.Errorf("exporter %+v, %d blocks in the store, %d found", st, l.taken(), before)
 	}
 	now.Add(int64(2 * time.Minute)) // the finding is due again, and the clock is correct by now
@@ -61,5 +69,13 @@ func TestClockAhead(t *testing.T) {
 	write(3 * time.Second)
 	if got := s.Stats().Total; found("1m0s") <= before || got.Refused[ReasonFuture] < 3 || l.taken() != 3 {
 		t.Errorf("%d found, then %d, %d refused, %d blocks in the store", before, found("1m0s"), got.Refused[ReasonFuture], l.taken())
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, g := range l.gaps {
+		refused -= g.GetObservations()
+	}
+	if len(l.gaps) == 0 || refused != 0 {
+		t.Errorf("%d observations that were refused are in none of %d gaps", int64(refused), len(l.gaps))
 	}
 }

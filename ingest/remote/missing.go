@@ -178,8 +178,6 @@ func (m *missing) addRefused(items *wire.PushRequest, outcomes []wire.Outcome) {
 		switch o {
 		case wire.Outcome_OUTCOME_STORED, wire.Outcome_OUTCOME_REPEAT:
 			continue
-		case wire.Outcome_OUTCOME_FUTURE:
-			continue // the collector would refuse the gap too, and has a finding
 		case wire.Outcome_OUTCOME_UNDESCRIBED:
 			reason = lostUndescribed
 		}

@@ -129,6 +129,10 @@ func TestHostileRecords(t *testing.T) {
 		{"a reason that spoils a table", func(r *wire.Record) { r.GetTap().Rejected = map[string]uint64{"No'": 1} }, wire.Outcome_OUTCOME_INVALID},
 		{"from after to", func(r *wire.Record) { r.GetTap().FromNs = r.GetTap().ToNs + 1 }, wire.Outcome_OUTCOME_INVALID},
 		{"of the future", func(r *wire.Record) { r.GetTap().FromNs += 3600e9; r.GetTap().ToNs += 3600e9 }, wire.Outcome_OUTCOME_FUTURE},
+		{"a gap of windows that were ahead", func(r *wire.Record) {
+			r.What = &wire.Record_Gap{Gap: validGap(now.Add(6 * 24 * time.Hour))}
+		}, wire.Outcome_OUTCOME_STORED},
+		{"a gap far ahead", func(r *wire.Record) { r.What = &wire.Record_Gap{Gap: validGap(now.Add(8 * 24 * time.Hour))} }, wire.Outcome_OUTCOME_FUTURE},
 		{"of the past", func(r *wire.Record) { r.GetTap().FromNs, r.GetTap().ToNs = 1, 1e9 }, wire.Outcome_OUTCOME_PAST},
 		{"up to no time that a store has", func(r *wire.Record) { r.GetTap().ToNs = endOfTime }, wire.Outcome_OUTCOME_INVALID},
 		{"a gap for no reason", func(r *wire.Record) {

@@ -109,7 +109,9 @@ func (p *push) checkRecord(it *item, m *wire.Record) verdict {
 	if err != nil {
 		return invalid(err)
 	}
-	if v := p.checkTime(from, to); v != toStore {
+	v := p.checkTime(from, to)
+	// Windows ahead of this clock were refused, and no others will come for that time: their gap is stored.
+	if v != toStore && (m.GetGap() == nil || v.outcome != wire.Outcome_OUTCOME_FUTURE || from > p.now().Add(p.limits.MaxAge).UnixNano()) {
 		return v
 	}
 	if err := p.checkFindings(it, m); err != nil {
