@@ -60,6 +60,9 @@ up access to all files except the store's. Supports systemd notification (sd_not
 }
 
 func (f *serveFlags) run(cmd *cobra.Command) error {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, syscall.SIGHUP) // also while it starts, which a SIGHUP would end
+	defer signal.Stop(again)
 	o, err := newOperations(cmd, &f.ops)
 	if err != nil {
 		return err
@@ -102,7 +105,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return server.run(ctx) })
 		g.Go(func() error {
-			return reloadDoor(ctx, d, func() (config.Config, config.Settings, error) { return f.read(cmd, path) }, started, o.logger)
+			return reloadDoor(ctx, again, d, func() (config.Config, config.Settings, error) { return f.read(cmd, path) }, started, o.logger)
 		})
 		return g.Wait()
 	})
@@ -126,12 +129,9 @@ func (f *serveFlags) read(cmd *cobra.Command, path string) (c config.Config, fix
 	return c, fixed, nil
 }
 
-// reloadDoor reads the configuration again at each SIGHUP, until ctx ends, and warns of changed settings that it does not apply. An
+// reloadDoor reads the configuration again at each signal, until ctx ends, and warns of changed settings that it does not apply. An
 // invalid one changes nothing.
-func reloadDoor(ctx context.Context, d *edge.Server, read func() (config.Config, config.Settings, error), started config.Settings, logger *slog.Logger) error {
-	again := make(chan os.Signal, 1)
-	signal.Notify(again, syscall.SIGHUP)
-	defer signal.Stop(again)
+func reloadDoor(ctx context.Context, again <-chan os.Signal, d *edge.Server, read func() (config.Config, config.Settings, error), started config.Settings, logger *slog.Logger) error {
 	for {
 		select {
 		case <-ctx.Done():
