@@ -93,6 +93,15 @@ func TestPaths(t *testing.T) {
 			n.tag = func(_ int, f closFlow, _ *csig.Tag) bool { return !n.barely(f) }
 			n.watch = true
 		}, ""},
+		{"some flows have no tags from some time on, as a tap sees", func(n *network) {
+			n.barely = func(f closFlow) bool { return n.packets > 1800 && f.spine == 2 && f.src[0] != f.dst[0] }
+			n.tag = func(_ int, f closFlow, _ *csig.Tag) bool { return !n.barely(f) }
+			n.watch = true
+		}, ""},
+		{"a spine strips from some time on, as a tap sees", func(n *network) {
+			n.tag = func(_ int, f closFlow, _ *csig.Tag) bool { return n.packets <= 1800 || f.spine != 2 }
+			n.watch = true
+		}, "stripped-flows spine2"},
 		{"a spine sets reserved bits", func(n *network) {
 			n.mark = func(f closFlow, o *decode.Observation) {
 				if f.spine == 2 && f.src[0] != f.dst[0] {
@@ -156,6 +165,30 @@ func TestPaths(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestLostTags: untagged packets lost their tags if a tap at the sender saw fewer of them.
+func TestLostTags(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name      string
+		sent, got traffic
+		want      uint64
+	}{
+		{"all", traffic{tagged: 100}, traffic{data: 100}, 100},
+		{"the sender tags some", traffic{tagged: 100, data: 200}, traffic{tagged: 100, data: 200}, 0},
+		{"some of these lose them", traffic{tagged: 100, data: 200}, traffic{tagged: 40, data: 260}, 60},
+		{"tagged packets are dropped", traffic{tagged: 1000, data: 200}, traffic{tagged: 600, data: 200}, 0},
+		{"acknowledgements have none", traffic{tagged: 100, untagged: 50}, traffic{tagged: 100, untagged: 50}, 0},
+		{"the tap at the sender begins late", traffic{tagged: 50, data: 100}, traffic{tagged: 100, data: 200}, 0},
+		{"and tags are lost", traffic{tagged: 50, data: 50}, traffic{data: 200}, 100},
+		{"the tap at the receiver sees one in ten", traffic{tagged: 1000}, traffic{data: 100}, 100},
+		{"nothing arrives", traffic{tagged: 100, data: 100}, traffic{}, 0},
+	} {
+		if got := (&flow{sent: test.sent, got: test.got}).lost(); got != test.want {
+			t.Errorf("%s: %d, want %d", test.name, got, test.want)
+		}
 	}
 }
 

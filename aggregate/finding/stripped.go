@@ -3,6 +3,7 @@ package finding
 import (
 	"fmt"
 	"maps"
+	"math"
 	"net/netip"
 	"slices"
 
@@ -33,14 +34,19 @@ func (d *Detector) stripped(c *localizer, all []*flow) (f Finding, ok bool) {
 			continue
 		}
 		gap := one.longest()
-		switch rate, seen := one.rate(rates); {
-		case float64(gap.n)*rate >= minMissing:
+		rate, seen := one.rate(rates)
+		missing := gap.n
+		if seen {
+			missing = min(missing, one.lost())
+		}
+		switch {
+		case float64(gap.n)*rate >= minMissing && missing >= minMissing:
 			affected = append(affected, one)
 			if seen {
 				witnessed++
 			}
 			f.during(gap.from, gap.to)
-			f.Count += gap.n
+			f.Count += missing
 			f.Of += one.got.tagged + one.got.data
 			f.Packets = append(f.Packets, gap.packets[:min(int(gap.n), flowPackets, maxPackets-len(f.Packets))]...)
 		case one.got.tagged > 0:
@@ -129,8 +135,18 @@ func (d *Detector) rates(all []*flow) (of map[netip.Addr]float64, tagged map[net
 	return of, tagged
 }
 
+// lost returns the number of packets that surely lost their tags behind a tap at the sender: those
+// that arrive untagged beyond the untagged ones that were sent. Only tagged packets may have been
+// dropped on the way, so a smaller share of tags alone proves nothing. If the tap at the sender saw
+// fewer packets than arrive, untagged ones count in proportion.
+func (one *flow) lost() uint64 {
+	sent, got := &one.sent, &one.got
+	untagged := float64(sent.data) * max(1, float64(got.tagged+got.data)/float64(max(sent.tagged+sent.data, 1)))
+	return got.data - min(got.data, uint64(math.Ceil(untagged)))
+}
+
 // rate returns the share of a flow's packets with data that its sender tags, 0 if unknown. seen
-// reports that a tap at the sender measured it; then it is right, with or without tags.
+// reports that a tap at the sender measured it; then it is right on average, with or without tags.
 func (one *flow) rate(of map[netip.Addr]float64) (rate float64, seen bool) {
 	if t := &one.sent; t.all() > 0 {
 		return float64(t.tagged) / float64(max(t.tagged+t.data, 1)), true
