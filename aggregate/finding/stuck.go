@@ -35,10 +35,12 @@ type Run struct {
 	Encoding aggregate.Encoding
 	Value    uint64 // in stored units
 	Count    uint64 // observations
+	First    uint64 // those of them in the first window
 	Reported uint64 // those of them that a finding counts
 	Windows  int
 	Src      netip.Addr // of all known flows that name the port, invalid if there are several
 	From, To int64      // start of the first window, end of the last one, Unix ns
+	Second   int64      // start of the second window
 }
 
 type runKey struct {
@@ -116,6 +118,7 @@ func (w *Watcher) Closed(b *aggregate.Block, weight uint64) {
 	if w.live != nil {
 		w.closed(b)
 	}
+	w.heads.begin(b.WindowStart)
 	w.steady(b, weight)
 	if len(w.runs.of)+len(w.runs.here) > 0 || w.heads != nil {
 		w.otherwise(b)
@@ -137,7 +140,7 @@ func (w *Watcher) Closed(b *aggregate.Block, weight uint64) {
 		if may && agree {
 			w.takeOver(k, r)
 		}
-		w.heads.note(k, value, w.runs.of[k], !may || known && !agree)
+		w.heads.note(k, value, w.runs.of[k], !may || known && !agree, b.WindowStart)
 	}
 }
 
@@ -241,7 +244,7 @@ func (w *Watcher) otherwise(b *aggregate.Block) {
 		}
 		k := keyOfRow(b, i)
 		delete(w.runs.of, k)
-		w.heads.note(k, 0, nil, true)
+		w.heads.note(k, 0, nil, true, b.WindowStart)
 		if r := w.runs.here[k]; r != nil {
 			r.Windows = 0
 		}
@@ -297,15 +300,22 @@ func (w *Watcher) takeOver(k runKey, r *Run) {
 	case was == nil && !w.runs.room(r.From):
 		return
 	case was == nil, r.From > was.To+stuckPause:
+		r.First = r.Count
 		w.runs.of[k] = r
 		return
+	case r.From == was.From:
+		was.First += r.Count
 	case r.From >= was.To:
-		was.Windows++
+		if was.Windows++; was.Windows == 2 {
+			was.Second = r.From
+		}
 		was.To = r.To
 	}
 	was.Count += r.Count
 	was.Src = same(was.Src, r.Src)
-	w.reportRun(k, was)
+	if !w.heads.begins(k, was) {
+		w.reportRun(k, was)
+	}
 }
 
 // reportRun makes a finding of a run that is long enough, or adds the counts that its finding does not

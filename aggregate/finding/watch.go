@@ -31,6 +31,7 @@ type Watcher struct {
 	cases        cases
 	runs         runs
 	heads        *heads // nil unless in pieces
+	ended        ended  // of the pieces so far, for Follow
 	live         *live  // nil unless Live
 	locations    map[aggregate.LocationID]*watchedLocation
 	limits       map[limitKey]uint32 // least codes above a capacity
@@ -220,6 +221,7 @@ type Passage struct {
 	Heads []Head
 	Tails []Run // that continue at the end
 	Full  bool  // ports are missing in Heads
+	ended ended
 }
 
 // A Head is the first value that a port writes.
@@ -228,14 +230,36 @@ type Head struct {
 	Signal   csig.Signal
 	Encoding aggregate.Encoding
 	Value    uint64 // in stored units
-	Run      *Run   // nil if no window is evidence
+	Run      *Run   // nil if no window is evidence; Follow reports it
 	Over     bool   // the run ended in the piece
+}
+
+// ended are the ports that also write other values in the newest window. The next piece may hold
+// the rest of this window, which then is no evidence either.
+type ended struct {
+	window int64 // start
+	of     map[runKey]bool
+}
+
+// begin forgets the ports of earlier windows.
+func (e *ended) begin(window int64) {
+	if e.of == nil || window > e.window {
+		e.window, e.of = window, make(map[runKey]bool)
+	}
+}
+
+// add adds a port, if the window is the newest one.
+func (e *ended) add(k runKey, window int64) {
+	if window == e.window && len(e.of) < maxRuns {
+		e.of[k] = true
+	}
 }
 
 // heads are those of a Watcher in pieces.
 type heads struct {
-	of   map[runKey]*head
-	full bool
+	of    map[runKey]*head
+	full  bool
+	ended ended
 }
 
 // head is one port's; its run is the Watcher's while the run lasts.
@@ -250,7 +274,7 @@ func (w *Watcher) InPieces() { w.heads = &heads{of: make(map[runKey]*head)} }
 
 // Passage returns the data of a Watcher InPieces at the end of a piece.
 func (w *Watcher) Passage() *Passage {
-	p := &Passage{Tails: w.Runs(), Full: w.heads.full}
+	p := &Passage{Tails: w.Runs(), Full: w.heads.full, ended: w.heads.ended}
 	for k, h := range w.heads.of {
 		one := Head{At: k.at, Signal: k.signal, Encoding: k.encoding, Value: h.value, Over: h.over}
 		if h.run != nil {
@@ -262,11 +286,26 @@ func (w *Watcher) Passage() *Passage {
 	return p
 }
 
+// begin starts the next window.
+func (h *heads) begin(window int64) {
+	if h != nil {
+		h.ended.begin(window)
+	}
+}
+
+// begins reports whether a run is the first one of its port, which may have begun before the piece.
+func (h *heads) begins(k runKey, run *Run) bool {
+	return h != nil && h.of[k] != nil && h.of[k].run == run
+}
+
 // note records a window's result for a port: its value with its run, if any, or that it writes
 // other values.
-func (h *heads) note(k runKey, value uint64, run *Run, otherwise bool) {
+func (h *heads) note(k runKey, value uint64, run *Run, otherwise bool, window int64) {
 	if h == nil {
 		return
+	}
+	if otherwise {
+		h.ended.add(k, window)
 	}
 	one := h.of[k]
 	if one == nil {
@@ -311,27 +350,56 @@ func (w *Watcher) Follow(p *Passage, found []Finding) []Finding {
 		h := &p.Heads[i]
 		heads[runKey{h.At, h.Signal, h.Encoding}] = h
 	}
-	for k, was := range w.runs.of {
-		h := heads[k]
-		switch {
-		case h == nil && !p.Full:
-			continue
-		case h != nil && h.Value == was.Value && h.Run != nil && h.Run.From <= was.To+stuckPause:
-			was.add(h.Run)
-			w.reportRun(k, was)
-		}
-		if h == nil || h.Over || h.Value != was.Value || h.Run != nil && h.Run.From > was.To+stuckPause {
+	for k := range w.runs.of {
+		if p.Full && heads[k] == nil {
 			delete(w.runs.of, k)
 		}
+	}
+	for k, h := range heads {
+		w.followHead(k, h)
 	}
 	for i := range p.Tails {
 		r := p.Tails[i]
 		k := runKey{r.At, r.Signal, r.Encoding}
-		if _, goesOn := w.runs.of[k]; !goesOn && w.runs.room(r.From) {
+		if h := heads[k]; (h == nil || h.Over) && w.runs.room(r.From) {
 			w.runs.of[k] = &r
 		}
 	}
+	w.ended.begin(p.ended.window)
+	for k := range p.ended.of {
+		w.ended.add(k, p.ended.window)
+	}
 	return w.Findings()
+}
+
+// followHead joins the first run of a port in the next piece to its run so far, and reports both.
+func (w *Watcher) followHead(k runKey, h *Head) {
+	was, run := w.runs.of[k], h.Run
+	if was != nil && was.Value != h.Value {
+		if run != nil && run.From < was.To { // the pieces share a window with both values
+			w.ended.add(k, run.From)
+		}
+		was = nil
+	}
+	if run != nil && w.ended.of[k] && run.From == w.ended.window {
+		run.Windows, run.Count, run.From = run.Windows-1, run.Count-run.First, run.Second
+		if run.First = 0; run.Windows == 0 {
+			run = nil
+		}
+	}
+	switch {
+	case run == nil:
+	case was != nil && run.From <= was.To+stuckPause:
+		was.add(run)
+	default:
+		was = run
+	}
+	if run != nil {
+		w.reportRun(k, was)
+	}
+	if delete(w.runs.of, k); was != nil && !h.Over && w.runs.room(was.From) {
+		w.runs.of[k] = was
+	}
 }
 
 // add joins a run of the next piece to r. Pieces may share a window.
