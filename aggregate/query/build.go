@@ -309,15 +309,14 @@ func newPlan(o Options, e Extent) (plan, error) {
 	resolutions := slices.Sorted(slices.Values(e.Resolutions))
 	step := o.Step
 	if step == 0 {
-		step = automaticStep(to.Sub(from), resolutions)
+		step = automaticStep(from.UnixNano(), to.UnixNano(), resolutions)
 	}
 	resolution, err := resolutionFor(step, resolutions)
 	if err != nil {
 		return plan{}, err
 	}
 	p := plan{step: int64(step), resolution: int64(resolution)}
-	p.from = floorTo(from.UnixNano(), p.step)
-	p.to = floorTo(to.UnixNano()-1, p.step) + p.step
+	p.from, p.to = widen(from.UnixNano(), to.UnixNano(), p.step)
 	if n := (p.to - p.from) / p.step; n > int64(o.MaxWindows) {
 		return plan{}, fmt.Errorf("%w: %d windows of %s, at most %d: take a longer step or a shorter range",
 			ErrTooLarge, n, step, o.MaxWindows)
@@ -326,8 +325,9 @@ func newPlan(o Options, e Extent) (plan, error) {
 }
 
 // automaticStep never goes below 1 s if such rows exist: finer rows cover only cells
-// with heavy observations, and would hide the others unasked.
-func automaticStep(length time.Duration, resolutions []time.Duration) time.Duration {
+// with heavy observations, and would hide the others unasked. It counts the windows of the widened
+// range, so that the same step is chosen again for that range.
+func automaticStep(from, to int64, resolutions []time.Duration) time.Duration {
 	finest := resolutions[0]
 	for _, r := range resolutions {
 		if r >= heavyOnlyBelow {
@@ -335,13 +335,28 @@ func automaticStep(length time.Duration, resolutions []time.Duration) time.Durat
 			break
 		}
 	}
+	fits := func(step time.Duration) bool {
+		first, end := widen(from, to, int64(step))
+		return (end-first)/int64(step) <= targetWindows+1 // an hour is 121 windows of 30 s, unless it starts with one
+	}
+	step := finest
 	for _, s := range niceSteps {
-		if s >= finest && s%finest == 0 && length <= targetWindows*s {
-			return s
+		if s < finest || s%finest != 0 {
+			continue
+		}
+		if step = s; fits(step) {
+			return step
 		}
 	}
-	n := (length + targetWindows*finest - 1) / (targetWindows * finest)
-	return max(n, 1) * finest
+	for !fits(step) {
+		step *= 2
+	}
+	return step
+}
+
+// widen widens a range to whole windows.
+func widen(from, to, step int64) (first, end int64) {
+	return floorTo(from, step), floorTo(to-1, step) + step
 }
 
 // resolutionFor is the stored resolution to read for a step. All complete ones (1 s and above)

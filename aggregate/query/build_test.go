@@ -8,6 +8,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -205,23 +206,36 @@ func TestBuildRefusesWindowsOffTheGrid(t *testing.T) {
 	}
 }
 
+// TestAutomaticStep: the range that a bundle covers has the same windows as the range that was asked for, which
+// may start within a window.
 func TestAutomaticStep(t *testing.T) {
 	m := querytest.Fabric(2, 5)
 	for length, want := range map[time.Duration]time.Duration{
-		5 * time.Second:  time.Second,
-		2 * time.Minute:  time.Second,
-		3 * time.Minute:  2 * time.Second,
-		time.Hour:        30 * time.Second,
-		24 * time.Hour:   15 * time.Minute,
-		300 * time.Hour:  3 * time.Hour,
-		9000 * time.Hour: 75 * time.Hour,
+		5 * time.Second:                time.Second,
+		2 * time.Minute:                time.Second,
+		3 * time.Minute:                2 * time.Second,
+		time.Hour:                      30 * time.Second,
+		time.Hour + 30*time.Second:     30 * time.Second,
+		time.Hour + 31*time.Second:     time.Minute,
+		24 * time.Hour:                 15 * time.Minute,
+		300 * time.Hour:                3 * time.Hour,
+		120*24*time.Hour - time.Second: 24 * time.Hour,
+		9000 * time.Hour:               96 * time.Hour,
 	} {
-		b := build(t, m, query.Options{From: start, To: start.Add(length)})
-		if got := time.Duration(b.StepNS); got != want {
-			t.Errorf("step for %s: %s, want %s", length, got, want)
-		}
-		if len(b.Windows) > 122 {
-			t.Errorf("%d windows for %s, want about 120 at most", len(b.Windows), length)
+		for _, from := range []time.Time{start, start.Add(7 * time.Second), start.Add(-time.Nanosecond)} {
+			b := build(t, m, query.Options{From: from, To: from.Add(length)})
+			if got := time.Duration(b.StepNS); got != want && from.Equal(start) {
+				t.Errorf("step for %s: %s, want %s", length, got, want)
+			}
+			if len(b.Windows) > 121 {
+				t.Errorf("%d windows for %s from %s, want about 120 at most", len(b.Windows), length, from)
+			}
+			first := time.Unix(0, int64(b.Windows[0]))
+			again := build(t, m, query.Options{From: first, To: first.Add(time.Duration(len(b.Windows)) * time.Duration(b.StepNS))})
+			if again.StepNS != b.StepNS || !slices.Equal(again.Windows, b.Windows) {
+				t.Errorf("%s from %s are %d windows of %s, and these %d of %s", length, from,
+					len(b.Windows), time.Duration(b.StepNS), len(again.Windows), time.Duration(again.StepNS))
+			}
 		}
 	}
 }
