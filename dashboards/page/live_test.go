@@ -177,31 +177,39 @@ func (f feed) picture(t *testing.T, v *pagetest.Visitor) image.Image {
 }
 
 // TestLiveBeforeStore checks that the page waits if windows close before anything is stored, and
-// then shows them.
+// then shows them, whether its address names the signal, or live, or the user ticks it.
 func TestLiveBeforeStore(t *testing.T) {
-	f, empty := newFeed(liveRacks), &querytest.Memory{}
-	var store atomic.Pointer[http.Handler]
-	use := func(m *querytest.Memory) {
-		h := served(t, m, f.Memory)
-		store.Store(&h)
+	for _, fragment := range []string{"#signal=max_delay&live=1", "#live=1", ""} {
+		t.Run(fragment, func(t *testing.T) {
+			f, empty := newFeed(liveRacks), &querytest.Memory{}
+			var store atomic.Pointer[http.Handler]
+			use := func(m *querytest.Memory) {
+				h := served(t, m, f.Memory)
+				store.Store(&h)
+			}
+			use(empty)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*store.Load()).ServeHTTP(w, r) }))
+			t.Cleanup(server.Close)
+			t.Cleanup(server.CloseClientConnections)
+			v := pagetest.Visit(t, server.URL+"/"+fragment, "dark")
+			v.Import("Live", "live.js")
+			v.Import("App", "app.js")
+			if fragment == "" {
+				v.Says("banner", "No tag or reflection has come yet. Tick live to see the first window.")
+				v.Click("#follow")
+			}
+			v.Says("banner", "No tag or reflection has come yet.")
+			f.close(t)
+			v.Wait("Live.moment() !== null")
+			v.Says("banner", "Nothing is stored yet: the first rows are on their way.")
+			use(stored(t, liveRacks))
+			v.Wait("App.model && !csigscope.current().waiting && csigscope.current().window === Live.NOW")
+			v.Says("banner", "")
+			cells := f.close(t)
+			v.Wait(cellIs(cells))
+			checkLive(t, v, cells)
+		})
 	}
-	use(empty)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*store.Load()).ServeHTTP(w, r) }))
-	t.Cleanup(server.Close)
-	t.Cleanup(server.CloseClientConnections)
-	v := pagetest.Visit(t, server.URL+"/#signal=max_delay&live=1", "dark")
-	v.Import("Live", "live.js")
-	v.Import("App", "app.js")
-	v.Says("banner", "No tag or reflection has come yet.")
-	f.close(t)
-	v.Wait("Live.moment() !== null")
-	v.Says("banner", "Nothing is stored yet: the first rows are on their way.")
-	use(stored(t, liveRacks))
-	v.Wait("App.model && !csigscope.current().waiting")
-	v.Says("banner", "")
-	cells := f.close(t)
-	v.Wait(cellIs(cells))
-	checkLive(t, v, cells)
 }
 
 // checkLive compares every cell on the page with the window in memory.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -129,6 +130,84 @@ func TestSilenceIsNotHealth(t *testing.T) {
 	v.Open(server.URL + "/#from=2020-01-01T00:00:00Z&to=2020-01-01T01:00:00Z")
 	v.Says("map-note", "no data at the end of the range")
 	v.Says("legend", "No data in this range.")
+}
+
+// TestNewestActionWins checks that an action while an earlier one loads decides what the page shows, and that the
+// refresh of a live page does not replace any.
+func TestNewestActionWins(t *testing.T) {
+	next := served(t, querytest.Fabric(4, 10), nil)
+	var held atomic.Pointer[chan struct{}] // keeps bundles back until it is closed
+	asked := make(chan string, 10)         // their signals and levels
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if hold := held.Load(); hold != nil && r.URL.Path == "/api/v1/bundle" {
+			asked <- r.FormValue("signal") + " " + r.FormValue("level")
+			select {
+			case <-*hold:
+			case <-r.Context().Done():
+			}
+		}
+		next.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	const (
+		live, delay, device = "#follow", "#signals [data-signal=max_delay]", "#levels label:nth-of-type(3)"
+		ratio, statement    = "#signals [data-signal=min_abw_ratio]", "#verdict-list li:nth-child(1) button"
+		refresh, back       = "Source.refresh(true)", "history.back()"
+		first               = "min_abw_ratio location"
+	)
+	for name, test := range map[string]struct {
+		actions []string // selectors to click, or scripts
+		asked   []string // bundle that each action requests, "" for none
+		want    string   // signal, level, live, pressed statements, zoom
+	}{
+		"live off again":             {[]string{live, live}, []string{first, first}, "min_abw_ratio location false 0 false"},
+		"back from live":             {[]string{"location.hash = '#live=1'", back}, []string{first, first}, "min_abw_ratio location false 0 false"},
+		"live":                       {[]string{live, refresh}, []string{first, ""}, "min_abw_ratio location true 0 false"},
+		"signal, then a refresh":     {[]string{delay, refresh}, []string{"max_delay location", ""}, "max_delay location false 0 false"},
+		"signal and level":           {[]string{delay, device}, []string{"max_delay location", "max_delay location,device"}, "max_delay device false 0 false"},
+		"signal and back":            {[]string{delay, ratio}, []string{"max_delay location", first}, "min_abw_ratio location false 0 false"},
+		"statement":                  {[]string{statement}, []string{"min_abw location"}, "min_abw location false 1 true"},
+		"statement off again":        {[]string{statement, statement}, []string{"min_abw location", ""}, "min_abw location false 0 false"},
+		"statement on again":         {[]string{statement, statement, statement}, []string{"min_abw location", "", ""}, "min_abw location false 1 true"},
+		"statement of other signals": {[]string{statement, delay}, []string{"min_abw location", "max_delay location"}, "max_delay location false 1 true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := pagetest.Visit(t, server.URL+"/#signal=min_abw_ratio", "dark")
+			v.Import("Source", "source.js")
+			v.Import("Live", "live.js")
+			hold := make(chan struct{})
+			held.Store(&hold)
+			defer held.Store(nil)
+			for i, action := range test.actions {
+				if action[0] == '#' {
+					v.Click(action)
+				} else {
+					pagetest.Evaluate[chromedp.Void](v, "%s, undefined", action)
+				}
+				if test.asked[i] == "" {
+					continue
+				}
+				select {
+				case got := <-asked:
+					if got != test.asked[i] {
+						t.Errorf("%s: the page asks for %s, want %s", action, got, test.asked[i])
+					}
+				case <-time.After(2 * time.Minute):
+					t.Fatalf("%s: the page does not ask for %s", action, test.asked[i])
+				}
+			}
+			held.Store(nil)
+			close(hold)
+			v.Wait("document.getElementById('busy').textContent === '' && !csigscope.current().waiting")
+			got := pagetest.Evaluate[string](v, `(({ signal, level }) => [
+				signal, level, Live.on(), document.querySelectorAll("#verdict-list [aria-pressed=true]").length, !document.getElementById("widen").hidden,
+			].join(" "))(csigscope.current())`)
+			if got != test.want {
+				t.Errorf("the page shows %s, want %s", got, test.want)
+			}
+			v.Wait("document.getElementById('follow').checked === Live.on() && location.hash.includes('live=1') === Live.on()")
+		})
+	}
 }
 
 // problem returns an error in the API's format.

@@ -39,9 +39,12 @@ export let waiting = false; // the drawn frame is not yet that of the window
 let waitedSince = 0;
 let direction = 1; // of scrubbing
 const colors = new Map(); // by id: colors of locations that were among those with the most heavy observations
-let wanted = {}; // state requested by an address for the next data
+let wanted = {}; // state requested for the next data: by an address, or a signal, a level, a statement of the verdict
 
 const names = (cell) => [model.groups[cell.src].name, model.groups[cell.dst].name];
+
+// asked returns the signal and the level of the next data.
+export const asked = () => ({ signal: wanted.signal || view.signal, level: wanted.level || view.level });
 
 // open shows a bundle. Earlier selections stay if they exist in it.
 export function open(bundle) {
@@ -59,7 +62,7 @@ export function open(bundle) {
   }
   view.level = model.level;
   if (moment !== null) view.window = last ? model.windows.length - 1 : model.windows.indexOf(moment);
-  view.highlight = model.locationNamed(highlighted);
+  view.highlight = view.level === level ? model.locationNamed(highlighted) : -1;
   view.chosen = chosen && model.cellNamed(...chosen);
   view.cell = view.selection = null;
   if (focus) focusOn(...focus.map((list) => list.map((name) => model.groups.findIndex((g) => g.name === name)).filter((i) => i >= 0)), marked.map((pair) => model.cellNamed(...pair)).filter(Boolean));
@@ -70,21 +73,30 @@ export function open(bundle) {
   Verdict.ask(model, view.signal !== shown || view.level !== level);
 }
 
-// settle applies the state that an address requested, as far as the data allows.
+// settle applies the requested state, as far as the data allows.
 function settle() {
   const moment = Address.parse(wanted.t);
   if (moment !== null) view.window = model.windowAt(moment);
   if (wanted.src) view.chosen = model.cellNamed(wanted.src, wanted.dst);
   if (wanted.at) view.highlight = model.locationNamed(wanted.at);
+  if (wanted.statement) focusOnCells(wanted.statement);
   wanted = {};
+}
+
+// giveUp keeps the shown signal and level after a failure to load others. A page without data asks again.
+export function giveUp() {
+  const { signal: name, level } = asked();
+  if (!model || (name === view.signal && level === view.level)) return;
+  if (wanted.statement) forgetStatement();
+  delete wanted.signal;
+  delete wanted.level;
+  relayout();
 }
 
 // apply applies the valid parts of an address's state. Missing parts get the defaults of a new
 // page.
 export function apply(state) {
-  wanted = state;
-  view.signal = state.signal || view.signal;
-  view.level = Object.hasOwn(LEVEL_FIELDS, state.level) ? state.level : "location";
+  wanted = { ...state, level: Object.hasOwn(LEVEL_FIELDS, state.level) ? state.level : "location" };
   view.utc = state.utc === "1";
   view.colors = ["dark", "light"].includes(state.theme) ? state.theme : "auto";
   view.live = state.live === "1";
@@ -109,10 +121,11 @@ export function apply(state) {
 // range, so its range is included.
 function remember() {
   const { windows, step, locations } = model;
+  const { signal: name, level } = asked();
   const [src, dst] = view.chosen ? names(view.chosen) : ["", ""];
   const pinned = !view.live && (view.range === "fixed" || view.window >= 0 || view.chosen);
   Address.write({
-    signal: view.signal, level: view.level === "location" ? "" : view.level,
+    signal: name, level: level === "location" ? "" : level,
     range: pinned || view.range === "all" || view.range === "fixed" ? "" : view.range,
     from: pinned ? Address.moment(windows[0]) : "", to: pinned ? Address.moment(windows.at(-1) + BigInt(step)) : "",
     step: view.step, t: view.window >= 0 && !view.live ? Address.moment(windows[view.window]) : "",
@@ -126,6 +139,7 @@ function remember() {
 export function relayout() {
   if (!model || !view.signal) return;
   signal = model.signal(view.signal);
+  Live.restart();
   view.theme = view.colors === "auto" ? (dark.matches ? "dark" : "light") : view.colors;
   const scale = window.devicePixelRatio || 1;
   const panel = find("mean").parentElement;
@@ -210,6 +224,7 @@ function framesCame() {
 }
 
 export function setWindow(index) {
+  delete wanted.t;
   if (index === Live.NOW) return setNow();
   const next = Math.max(-1, Math.min(Math.trunc(index), model.windows.length - 1));
   direction = next < view.window ? -1 : 1;
@@ -217,35 +232,30 @@ export function setWindow(index) {
   show();
 }
 
-// setNow shows the newest window and follows it.
+// setNow shows the newest window and follows it; without live, it shows the newest one of the range.
 function setNow() {
-  view.window = Live.on() ? Live.NOW : model.windows.length - 1;
+  view.window = Live.on() ? Live.NOW : (model?.windows.length ?? 0) - 1;
   show();
 }
 
+// setSignal and setLevel load another signal or level. It is shown once its data is there, unless something else is
+// asked for before.
 export function setSignal(name) {
-  if (!model.bundle.signals.some((s) => s.name === name)) return;
-  if (!model.signal(name)) {
-    Panels.tabs(model.bundle.signals, name, setSignal); // selects the pressed tab before its data arrives
-    return Source.fetchBundle(name, view.level).then(() => setSignal(name), relayout);
-  }
-  view.signal = name;
-  Live.restart();
-  relayout();
+  if (name === asked().signal || !model.bundle.signals.some((s) => s.name === name)) return;
+  wanted.signal = name;
+  Panels.tabs(model.bundle.signals, name, setSignal); // selects the pressed tab before its data arrives
+  Source.refresh();
 }
 
 export function setLevel(level) {
-  if (level !== model.level) {
-    return Source.fetchBundle(view.signal, level).then(() => setLevel(level), relayout);
-  }
-  view.level = level;
-  view.highlight = -1;
-  Live.restart();
-  relayout();
+  if (level === asked().level) return;
+  wanted.level = level;
+  Source.refresh();
 }
 
 // highlight marks the cells of a location; -1, or the same location again, ends that.
 export function highlight(location) {
+  delete wanted.at;
   view.highlight = view.highlight === location ? -1 : location;
   Panels.legend(signal, signal.byLocation(view.level), lit(), highlight);
   show();
@@ -311,6 +321,7 @@ export function press(at) {
 // choose selects a cell and keeps its details open; null closes them. On narrow screens it scrolls
 // to the details below the matrices.
 export function choose(cell) {
+  delete wanted.src;
   view.chosen = cell;
   relayout();
   if (!cell || !narrow.matches) return;
@@ -321,14 +332,14 @@ export function choose(cell) {
 // zoom shows only the groups in a rectangle of cells.
 export function zoom({ from, to }) {
   const between = (items, a, b) => items.slice(Math.min(a, b), Math.max(a, b) + 1).flatMap((item) => item.members);
-  Verdict.forget();
+  forgetStatement();
   focusOn(between(axes.rows, from.row, to.row), between(axes.columns, from.column, to.column), []);
   relayout();
 }
 
 // widen shows all groups again.
 export function widen() {
-  Verdict.forget();
+  forgetStatement();
   view.focus = null;
   view.marked = [];
   relayout();
@@ -340,26 +351,37 @@ export function arrange(change) {
   relayout();
 }
 
+function forgetStatement() {
+  delete wanted.statement;
+  Verdict.forget();
+}
+
 function focusOn(rows, columns, marked) {
   view.focus = rows.length && columns.length ? { rows, columns } : null;
   view.marked = view.focus ? marked : [];
 }
 
-// focusOnCells shows only the cells of a verdict statement, for the signal that is most affected;
-// null shows all cells again.
-export async function focusOnCells(statement) {
+// showStatement shows only the cells of a verdict statement, for the signal that is most affected, once its data is
+// there; null shows all cells again.
+export function showStatement(statement) {
   if (!statement) {
     view.highlight = -1;
     return widen();
   }
-  const { cells: suffering, locations, signals } = statement;
-  if (signals.length && signals[0].signal !== view.signal) await setSignal(signals[0].signal);
+  wanted.statement = statement;
+  if (statement.signals.length) setSignal(statement.signals[0].signal);
+  if (asked().signal !== view.signal) return; // settle shows them
+  delete wanted.statement;
+  focusOnCells(statement);
+  relayout();
+}
+
+function focusOnCells({ cells: suffering, locations }) {
   const marked = suffering.map(({ src, dst }) => model.cellNamed(src, dst)).filter(Boolean);
   const distinct = (list) => [...new Set(list)].sort((a, b) => a - b);
   focusOn(distinct(marked.map((c) => c.src)), distinct(marked.map((c) => c.dst)), marked);
   view.fold = false;
   view.highlight = locations.length === 1 ? model.locationNamed(locations[0]) : -1;
-  relayout();
 }
 
 export const playing = () => player !== 0;

@@ -43,8 +43,8 @@ export function show({ view, model, signal, axes, matrices, timeline, ranked }) 
   find("timeline-note").textContent = notes.join(", ");
   facts(view, model, signal);
   arrangement(view, model, axes, signal);
-  Panels.tabs(bundle.signals, view.signal, App.setSignal);
-  Panels.levels(Object.keys(LEVEL_FIELDS), view.level, App.setLevel);
+  Panels.tabs(bundle.signals, App.asked().signal, App.setSignal);
+  Panels.levels(Object.keys(LEVEL_FIELDS), App.asked().level, App.setLevel);
   find("scrubber").max = model.windows.length - 1;
   find("zone").textContent = view.utc ? "Show local time" : "Show UTC";
   if (bundle.heavy_only) {

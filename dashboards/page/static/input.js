@@ -199,7 +199,10 @@ function controls() {
   find("theme").addEventListener("click", () => App.setColors(next[view.colors]));
   find("congested").addEventListener("change", (event) => App.arrange({ congested: event.target.checked }));
   find("sort").addEventListener("change", (event) => App.arrange({ worst: event.target.value === "worst" }));
-  find("fold").addEventListener("change", (event) => App.arrange({ fold: event.target.checked, focus: null, marked: [] }));
+  find("fold").addEventListener("change", (event) => {
+    view.fold = event.target.checked;
+    App.widen();
+  });
   find("widen").addEventListener("click", App.widen);
   document.addEventListener("pointerover", ({ target }) => {
     if (target instanceof HTMLElement && target.dataset.word) Panels.meaning(target);

@@ -18,6 +18,8 @@ const GRACE = 3000; // ms in addition, since windows are stored in batches
 
 let active = false;
 let stream = null;
+let stored = false; // the newest window is that of the newest stored data
+let followed = ""; // signal and level of the stream
 let ticks = 0;
 let refreshed = 0;
 let newest = null; // {start, end, signal, completeness_ratio, final} of the last window
@@ -38,11 +40,13 @@ export async function start() {
   const health = await Source.ask("api/v1/health", {}).catch(() => null);
   if (!active || stream) return;
   if (health?.source === "memory") watch();
+  else stored = true;
   tick();
+  App.show();
 }
 
 export function stop() {
-  active = connected = false;
+  active = connected = stored = false;
   clearInterval(ticks);
   stream?.close();
   stream = newest = columns = null;
@@ -51,16 +55,24 @@ export function stop() {
   said = "";
 }
 
-// restart follows another signal or level.
+// restart follows another signal or level, if the page shows another one.
 export function restart() {
-  if (active && stream) watch();
+  if (stream && String(shown()) !== followed) watch();
+}
+
+// shown returns the signal and the level that the page shows, before any data those that it asks for.
+function shown() {
+  const { signal, level } = App.model ? App.view : App.asked();
+  return [signal, level];
 }
 
 function watch() {
   stream?.close();
   newest = columns = null;
   [heard, aged] = [performance.now(), 0];
-  const query = new URLSearchParams({ signal: App.view.signal, level: App.view.level, windows: 1, heartbeat: `${HEARTBEAT}s`, encoding: "frames" });
+  const [signal, level] = shown();
+  followed = String([signal, level]);
+  const query = new URLSearchParams({ signal, level, windows: 1, heartbeat: `${HEARTBEAT}s`, encoding: "frames" });
   cells = new LiveCells();
   told = null;
   stream = new Stream(`api/v1/watch?${query}`, {
@@ -124,13 +136,13 @@ function tick() {
 // age returns the age of the newest observations in ms; without a stream, the age of the newest
 // stored window.
 function age() {
-  if (stream) return newest ? aged + performance.now() - heard : Infinity;
+  if (!stored) return newest ? aged + performance.now() - heard : Infinity;
   const model = App.model;
   return model ? Date.now() - Number((model.windows.at(-1) + BigInt(model.step)) / 1000000n) : Infinity;
 }
 
 function length() {
-  if (!stream) return (App.model?.step || 1e9) / 1e6 + REFRESH;
+  if (stored) return (App.model?.step || 1e9) / 1e6 + REFRESH;
   return newest ? Date.parse(newest.end) - Date.parse(newest.start) : 1000;
 }
 
@@ -148,7 +160,7 @@ function status() {
 
 // frame returns the newest window as a frame of the signal model, or null if there is none.
 export function frame(signal, level) {
-  if (!stream) return signal.frame(signal.model.windows.length - 1, 1);
+  if (stored) return signal.frame(signal.model.windows.length - 1, 1);
   if (!newest || newest.signal !== signal.info.name) return null;
   if (columns?.signal !== signal || columns.level !== level) {
     const { columns: known, strange } = cells.under(signal.model, level);
@@ -161,7 +173,7 @@ export function frame(signal, level) {
 
 // moment returns the start of the newest window in Unix ns, or null.
 export function moment() {
-  if (stream) return newest && BigInt(Date.parse(newest.start)) * 1000000n;
+  if (!stored) return newest && BigInt(Date.parse(newest.start)) * 1000000n;
   return App.model.windows.at(-1);
 }
 

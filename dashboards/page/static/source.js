@@ -7,14 +7,16 @@ import { find } from "./panels.js";
 import * as Token from "./token.js";
 
 const SHORT = "300"; // s, range shown with the newest window
-let request = null;
+let request = null; // for a bundle, under way
 
-// fetchBundle requests one signal at one level over the selected range and opens the result; quiet
-// hides the loading state. A newer request aborts an older one.
-export async function fetchBundle(signal, level, quiet) {
+// refresh requests the signal and the level that the page asks for, over the selected range, and opens the
+// result. A newer request aborts an older one. A quiet one shows no loading state and leaves an older one alone.
+export async function refresh(quiet = false) {
+  if (quiet && request) return;
   request?.abort();
   request = new AbortController();
   const { signal: aborted } = request;
+  const { signal, level } = App.asked();
   if (!quiet && App.model) Panels.busy(`Loading ${signal ? Panels.short(signal) : "the range"}\u2026`);
   try {
     const extent = await ask("api/v1/extent", {}, aborted);
@@ -24,13 +26,15 @@ export async function fetchBundle(signal, level, quiet) {
     Panels.banner(note);
     App.open(bundle);
   } catch (error) {
-    if (error.name !== "AbortError") {
-      find("loading").hidden = true;
-      Panels.banner(error.message);
-    }
-    throw error;
+    if (aborted.aborted) return;
+    find("loading").hidden = true;
+    Panels.banner(error.message);
+    App.giveUp();
   } finally {
-    if (!aborted.aborted) Panels.busy("");
+    if (!aborted.aborted) {
+      request = null;
+      Panels.busy("");
+    }
   }
 }
 
@@ -100,16 +104,14 @@ async function answer(path, query, aborted) {
   throw new Error(problem.detail || `The server answered ${response.status}.`);
 }
 
-export const refresh = (quiet = false) => fetchBundle(App.view.signal, App.view.level, quiet).catch(() => {});
-
 // follow starts or stops following the newest window.
-async function follow(on) {
+function follow(on) {
   App.view.live = on;
   if (on && ["all", "fixed"].includes(App.view.range)) find("range").value = App.view.range = SHORT;
-  Live.stop();
-  await refresh();
-  if (on) await Live.start();
-  if (App.model) App.setWindow(on ? Live.NOW : App.view.window);
+  if (on) Live.start();
+  else Live.stop();
+  if (on || App.view.window === Live.NOW) App.setWindow(Live.NOW);
+  return refresh();
 }
 
 // navigate loads the data for a state that an address has set.
@@ -120,7 +122,7 @@ export function navigate() {
   find("step").value = view.step;
   if (find("step").selectedIndex < 0) find("step").value = view.step = "";
   find("follow").checked = view.live;
-  return view.live ? follow(true) : (Live.stop(), refresh());
+  return follow(view.live);
 }
 
 export function start() {

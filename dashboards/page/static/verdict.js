@@ -64,7 +64,7 @@ function line(statement) {
 function press(statement) {
   chosen = chosen === statement.place ? "" : statement.place;
   mark();
-  App.focusOnCells(chosen ? statement : null);
+  App.showStatement(chosen ? statement : null);
 }
 
 // forget deselects the statement whose cells are no longer shown.
