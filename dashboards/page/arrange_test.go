@@ -135,8 +135,13 @@ func TestVerdict(t *testing.T) {
 	v.Wait("App.view.focus === null && App.view.highlight === -1 && App.axes.rows.length === 16")
 	v.Click("#verdict-list li:nth-child(1) button")
 	v.Wait("App.view.focus !== null")
+	const all = "App.view.focus === null && !document.querySelector('#verdict-list [aria-pressed=true]')"
 	v.Press(kb.Escape) // the focus is on the sentence
-	v.Wait("App.view.focus === null && !document.querySelector('#verdict-list [aria-pressed=true]')")
+	v.Wait(all)
+	v.Click("#verdict-list li:nth-child(1) button")
+	v.Wait("App.view.focus !== null")
+	pagetest.Evaluate[chromedp.Void](v, "document.getElementById('fold').click()")
+	v.Wait(all)
 }
 
 // TestBandNames: pods that are narrower than their names are named as far as there is room, and never
