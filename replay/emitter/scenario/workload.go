@@ -14,7 +14,7 @@ const (
 	Ring        = "ring"        // every host sends to the next host of the ring
 	Tree        = "tree"        // all-reduce over a binary tree: to the root, then back
 	AllToAll    = "alltoall"    // every host sends to every other host
-	Pipeline    = "pipeline"    // racks are the stages of a model: activations forward, then gradients back
+	Pipeline    = "pipeline"    // racks are the stages of a model, the i-th hosts of neighbors talk: activations forward, then gradients back
 	Incast      = "incast"      // sources send to one target
 	Background  = "background"  // random pairs in different racks, at irregular intervals
 	Storage     = "storage"     // random pairs in different racks, transfers of heavy-tailed sizes
@@ -114,9 +114,12 @@ func (w Workload) WithDefaults(s *Scenario) Workload {
 }
 
 func (s *Scenario) checkWorkload(t *Topology, w *Workload) error {
-	for _, r := range w.Racks {
+	for i, r := range w.Racks {
 		if r < 1 || r > len(t.Racks) {
 			return fmt.Errorf("racks: %d: expected 1 to %d", r, len(t.Racks))
+		}
+		if slices.Contains(w.Racks[:i], r) {
+			return fmt.Errorf("racks: %d: expected each rack once", r)
 		}
 	}
 	switch {

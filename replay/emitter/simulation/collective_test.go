@@ -64,6 +64,39 @@ func TestPipelineFillsAndDrains(t *testing.T) {
 	}
 }
 
+// Racks of different sizes: the hosts that the next rack has no partner for send nothing.
+func TestPipelineOfUnequalRacks(t *testing.T) {
+	for name, sizes := range map[string][]int{"shrinks": {3, 2, 1}, "grows": {1, 2, 3}, "waist": {3, 1, 3}} {
+		s := scenario.Scenario{Name: name, Cores: 1, HostSpeed: scenario.Gbps, UplinkSpeed: scenario.Gbps, Duration: time.Second}
+		want := 0
+		for i, hosts := range sizes {
+			s.Pods = append(s.Pods, scenario.Pod{Racks: 1, Aggs: 1, HostsPerRack: hosts})
+			if i > 0 {
+				want += 2 * min(hosts, sizes[i-1])
+			}
+		}
+		s.Workloads = []scenario.Workload{{Kind: scenario.Pipeline, Rate: scenario.Mbps}}
+		s = s.WithDefaults()
+		if err := s.Check(); err != nil {
+			t.Fatal(err)
+		}
+		topology := topologyOf(t, &s)
+		b, err := buildFlows(&s, topology)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b.flows) != want {
+			t.Errorf("%s: %d flows, want %d", name, len(b.flows), want)
+		}
+		for i := range b.flows {
+			from, to := topology.Rack(int(b.flows[i].src)), topology.Rack(int(b.flows[i].dst))
+			if d := to - from; d != 1 && d != -1 {
+				t.Errorf("%s: a flow from rack %d to rack %d", name, from+1, to+1)
+			}
+		}
+	}
+}
+
 // Each workload kind must give its flows.
 func TestNewWorkloadsMakeTheirFlows(t *testing.T) {
 	tests := []struct {
@@ -119,6 +152,7 @@ func TestWorkloadErrors(t *testing.T) {
 		"flows without flows":      {Kind: scenario.Flows, Rate: scenario.Mbps},
 		"flows in a ring":          {Kind: scenario.Ring, Rate: scenario.Mbps, Flows: []scenario.Pair{{From: scenario.Host{Rack: 1, Host: 1}, To: scenario.Host{Rack: 2, Host: 1}}}},
 		"flow to itself":           {Kind: scenario.Flows, Rate: scenario.Mbps, Flows: []scenario.Pair{{From: scenario.Host{Rack: 1, Host: 1}, To: scenario.Host{Rack: 1, Host: 1}}}},
+		"rack twice":               {Kind: scenario.Ring, Rate: scenario.Mbps, Racks: []int{2, 2}},
 		"flow from nowhere":        {Kind: scenario.Flows, Rate: scenario.Mbps, Flows: []scenario.Pair{{From: scenario.Host{Rack: 9, Host: 1}, To: scenario.Host{Rack: 1, Host: 1}}}},
 		"no rate":                  {Kind: scenario.Ring},
 		"tiny packets":             {Kind: scenario.Ring, Rate: scenario.Mbps, PacketBytes: 40},

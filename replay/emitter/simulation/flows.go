@@ -216,8 +216,8 @@ func children(node, n int) int { return min(max(n-1-2*node, 0), 2) }
 
 // pipelineEdges sends the activations of a step's micro-batches from each rack to the next in the
 // first half of the burst, and gradients back in the second half. As in GPipe, a stage starts one
-// micro-batch after the previous stage. The i-th host of a rack talks to the i-th host of the next.
-// The micro-batches of a stage follow each other without a gap.
+// micro-batch after the previous stage. The i-th host of a rack talks to the i-th host of the next,
+// if both racks have one. The micro-batches of a stage follow each other without a gap.
 func pipelineEdges(w *scenario.Workload, hosts []int, rack func(int) int) []edge {
 	var stages [][]int
 	number := map[int]int{}
@@ -235,10 +235,10 @@ func pipelineEdges(w *scenario.Workload, hosts []int, rack func(int) int) []edge
 	slot := half / int64(w.MicroBatches+hops)
 	var edges []edge
 	for n := range hops {
-		for i, h := range stages[n] {
-			active := slot * int64(w.MicroBatches)
-			edges = append(edges, edge{src: h, dst: stages[n+1][i], offset: slot * int64(n), burst: active})
-			edges = append(edges, edge{src: stages[n+1][i], dst: h, offset: half + slot*int64(hops-1-n), burst: active})
+		for i := range min(len(stages[n]), len(stages[n+1])) {
+			h, next, active := stages[n][i], stages[n+1][i], slot*int64(w.MicroBatches)
+			edges = append(edges, edge{src: h, dst: next, offset: slot * int64(n), burst: active})
+			edges = append(edges, edge{src: next, dst: h, offset: half + slot*int64(hops-1-n), burst: active})
 		}
 	}
 	return edges
