@@ -28,7 +28,7 @@ const (
 	// RejectNoTime is an observation of a capture without times.
 	RejectNoTime
 	// RejectInvalid is an observation that no decoder makes: an unknown layout or kind, or a time
-	// outside the years 1970 to 2116.
+	// outside the years 1970 to 2105.
 	RejectInvalid
 
 	// NumRejections bounds every Rejection.

@@ -282,10 +282,16 @@ type plan struct {
 
 func (p plan) windows() int { return int((p.to - p.from) / p.step) }
 
+// span returns the plan's range. The last window may end after all times, the range does not.
+func (p plan) span() (from, to time.Time) {
+	return time.Unix(0, p.from).UTC(), time.Unix(0, min(p.to, aggregate.EndOfTime)).UTC()
+}
+
 // question asks for a signal's rows over the plan's range.
 func (p plan) question(s csig.Signal) Question {
+	from, to := p.span()
 	return Question{
-		Signal: s, From: time.Unix(0, p.from), To: time.Unix(0, p.to),
+		Signal: s, From: from, To: to,
 		Resolution: time.Duration(p.resolution), Step: time.Duration(p.step),
 	}
 }
@@ -394,7 +400,7 @@ func SplitRange(q *Question, e Extent, step time.Duration, windows int) error {
 	if err != nil {
 		return err
 	}
-	q.From, q.To = time.Unix(0, p.from).UTC(), time.Unix(0, p.to).UTC()
+	q.From, q.To = p.span()
 	q.Step, q.Resolution = time.Duration(p.step), time.Duration(p.resolution)
 	return nil
 }

@@ -258,6 +258,18 @@ func (a *asked) LocationWindows(_ context.Context, q query.Question) ([]aggregat
 	return nil, nil
 }
 
+// TestSplitRangeOfAllTimes: a range is widened to whole windows, but never beyond all times.
+func TestSplitRangeOfAllTimes(t *testing.T) {
+	end := time.Unix(0, aggregate.EndOfTime).UTC()
+	e := query.Extent{First: start, Last: end, Signals: []csig.Signal{csig.MinABW}, Resolutions: []time.Duration{time.Second, time.Minute}}
+	for step, from := range map[time.Duration]time.Time{0: start, time.Second: end.Add(-time.Hour), 7 * time.Second: end.Add(-time.Hour), 1000 * time.Hour: start} {
+		q := query.Question{From: from, To: end}
+		if err := query.SplitRange(&q, e, step, 5000); err != nil || !q.To.Equal(end) || q.From.UnixNano()%int64(q.Step) != 0 {
+			t.Errorf("step %s: %s to %s, %v", step, q.From, q.To, err)
+		}
+	}
+}
+
 func TestResolution(t *testing.T) {
 	const ms = time.Millisecond
 	for name, test := range map[string]struct {

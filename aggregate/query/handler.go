@@ -283,8 +283,8 @@ func readTime(text string) (time.Time, error) {
 }
 
 func checkTime(t time.Time) (time.Time, error) {
-	if t.Year() < 1970 || t.Year() > 2105 {
-		return time.Time{}, fmt.Errorf("read time: year %d is out of range, expected 1970 to 2105", t.Year())
+	if t.Before(time.Unix(0, 0)) || t.After(time.Unix(0, aggregate.EndOfTime)) {
+		return time.Time{}, fmt.Errorf("read time %s: expected one in 1970 to 2105", t.UTC().Format(time.RFC3339Nano))
 	}
 	return t, nil
 }

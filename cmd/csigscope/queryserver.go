@@ -18,6 +18,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/answers"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/client"
+	"github.com/csigscope/csigscope/aggregate/store"
 )
 
 // emptyAdvice follows answers.ErrEmpty.
@@ -158,14 +159,12 @@ func (r *timeRange) parameters(cmd *cobra.Command, c *client.Client, names ...st
 		if err != nil {
 			return nil, err
 		}
-		// The API accepts times before this one.
-		endOfRanges := time.Date(2104, 1, 1, 0, 0, 0, 0, time.UTC)
 		first, last := h.GetStored().GetFirst().AsTime(), h.GetStored().GetLast().AsTime()
 		switch {
 		case !r.given() && h.GetSource() != "store":
 			return values, nil
 		case r.everything:
-			first, last = time.Unix(0, 0), endOfRanges
+			first, last = store.Everything()
 		case h.GetStored() == nil:
 			return nil, fmt.Errorf("%w: %s", answers.ErrEmpty, emptyAdvice)
 		}

@@ -193,11 +193,9 @@ var (
 	durationName  = (&durationpb.Duration{}).ProtoReflect().Descriptor().FullName()
 )
 
-// The valid years of times.
-const (
-	firstYear = 1970
-	lastYear  = 2104
-)
+// endOfTime is the latest time of a request, in seconds: the end of the last window that a store can
+// have. It is aggregate.EndOfTime, which this package must not import; a test compares them.
+const endOfTime = (136*365 + 33) * 24 * 60 * 60
 
 // Check validates a request by the options of its fields, and sets unset fields to their
 // defaults. Its error is a Wrong.
@@ -264,8 +262,7 @@ func (f *field) takes(v protoreflect.Value) bool {
 	case protoreflect.Message:
 		switch m := v.Interface().(type) {
 		case *timestamppb.Timestamp:
-			year := m.AsTime().Year()
-			return m.CheckValid() == nil && year >= firstYear && year <= lastYear
+			return m.CheckValid() == nil && m.Seconds >= 0 && !m.AsTime().After(time.Unix(endOfTime, 0))
 		case *durationpb.Duration:
 			return m.CheckValid() == nil && f.within(m.AsDuration().Seconds())
 		}
@@ -318,7 +315,7 @@ func (f *field) expected() string {
 		what = "a finite number without a unit"
 	case f.Message() == nil:
 	case f.Message().FullName() == timestampName:
-		return fmt.Sprintf("a time of RFC 3339 from %d to %d, such as %s, with + escaped as %%2B", firstYear, lastYear, o.Example)
+		return fmt.Sprintf("a time of RFC 3339 in 1970 to 2105, such as %s, with + escaped as %%2B", o.Example)
 	case f.Message().FullName() == durationName:
 		what, show = "a duration", func(v float64) string { return time.Duration(v * float64(time.Second)).String() }
 	}

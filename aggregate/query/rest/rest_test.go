@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query/rest"
 	"github.com/csigscope/csigscope/aggregate/query/rest/resttest"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
@@ -73,7 +74,7 @@ func TestParseRefuses(t *testing.T) {
 		"src=a":                             {&wire.PathRequest{}, "dst: required"},
 		"src=a&src=b":                       {&wire.PathRequest{}, "src: is given 2 times: give it once; dst: required"},
 		"from=1969-12-31":                   {&wire.CellsRequest{}, "from: expected a time of RFC 3339"},
-		"from=1969-12-31T23:59:59Z":         {&wire.CellsRequest{}, "from: expected a time of RFC 3339 from 1970 to 2104"},
+		"from=1969-12-31T23:59:59Z":         {&wire.CellsRequest{}, "from: expected a time of RFC 3339 in 1970 to 2105"},
 		"heartbeat=61s":                     {&wire.WatchRequest{}, "heartbeat: expected a duration from 1s to 1m0s, such as 10s"},
 		"wait=5":                            {&wire.WaitRequest{}, "wait: expected a duration from 0s to 1m0s"},
 		"signal=" + strings.Repeat("x", 41): {&wire.CellsRequest{}, "signal: expected at most 40 bytes"},
@@ -92,6 +93,16 @@ func TestParseRefuses(t *testing.T) {
 	far := &wire.CellsRequest{From: &timestamppb.Timestamp{Seconds: 1 << 62}, To: &timestamppb.Timestamp{Nanos: -1}}
 	if err := rest.NewSchema().Check(far); err == nil || !strings.Contains(err.Error(), "from: ") || !strings.Contains(err.Error(), "to: ") {
 		t.Errorf("times that are none: %v", err)
+	}
+}
+
+// TestTimes: every time of a window can be asked for, and the end of the last one.
+func TestTimes(t *testing.T) {
+	for ns, valid := range map[int64]bool{-1: false, 0: true, aggregate.EndOfTime - 1: true, aggregate.EndOfTime: true, aggregate.EndOfTime + 1: false} {
+		request := &wire.CellsRequest{To: timestamppb.New(time.Unix(0, ns))}
+		if err := rest.NewSchema().Check(request); (err == nil) != valid {
+			t.Errorf("%s: %v", request.To.AsTime(), err)
+		}
 	}
 }
 

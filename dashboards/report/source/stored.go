@@ -42,7 +42,7 @@ func (s *Stored) query(signal csig.Signal) store.Question {
 // minutes returns the span, extended to whole minutes.
 func (s *Stored) minutes() (from, to time.Time) {
 	from = time.Unix(0, s.span.First).UTC().Truncate(time.Minute)
-	return from, time.Unix(0, s.span.Last).Add(s.span.Step).UTC().Truncate(time.Minute).Add(time.Minute)
+	return from, time.Unix(0, s.span.Last).Add(s.span.Step + time.Minute - 1).UTC().Truncate(time.Minute)
 }
 
 func (s *Stored) fineQuery(signal csig.Signal) store.Question {
