@@ -4,10 +4,10 @@
 // It knows files, chunks and pace. It must never know ClickHouse: closed windows go to an
 // aggregate.Sink.
 //
-// A file is one producer, identified by its content. It is split into chunks whose boundaries
-// depend on the file alone. Each chunk is read by one worker with its own decoder and its own
-// shards, so that workers share nothing per packet, and a replay has the same rows on any number of
-// cores.
+// A file is one producer, identified by its content and, without packets, by its tap. It is split
+// into chunks whose boundaries depend on the file alone. Each chunk is read by one worker with its
+// own decoder and its own shards, so that workers share nothing per packet, and a replay has the
+// same rows on any number of cores.
 package replay
 
 import (
@@ -113,7 +113,7 @@ func New(cfg Config) (*Replay, error) {
 		if err != nil {
 			return nil, err
 		}
-		if first, twice := seen[s.id.Producer]; twice {
+		if first, twice := seen[s.id.Producer]; twice && !s.idle {
 			return nil, fmt.Errorf("replay %q: has the same content as %q: give each capture once", path, first)
 		}
 		seen[s.id.Producer] = path

@@ -208,6 +208,45 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
+// TestIdleCaptures: captures without packets are equal byte for byte, and add nothing.
+func TestIdleCaptures(t *testing.T) {
+	rec := shared(t, classic)
+	header, err := os.ReadFile(rec.files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want blocks
+	wantResult := *replayed(t, rec.config(&want))
+	dir := t.TempDir()
+	files := slices.Clone(rec.files)
+	for _, name := range []string{"rack1.pcap", "rack2.pcap", "again/rack1.pcap"} {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, header[:24], 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	for _, pace := range []float64{0, 1e6} {
+		var got blocks
+		cfg := rec.config(&got)
+		cfg.Files, cfg.Pace = files, pace
+		result := *replayed(t, cfg)
+		if result.Packets != wantResult.Packets || result.Counts != wantResult.Counts || len(result.Cuts) != 0 {
+			t.Errorf("pace %v: %d packets, %+v, cuts %v, want %d and %+v", pace, result.Packets, result.Counts, result.Cuts, wantResult.Packets, wantResult.Counts)
+		}
+		if !reflect.DeepEqual(got.sorted(), want.sorted()) {
+			t.Errorf("pace %v: idle captures change the blocks", pace)
+		}
+		r, err := replay.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if of := r.Sources(); of[1].Producer == of[2].Producer || of[1].Source != of[3].Source {
+			t.Errorf("idle captures of two taps and of one: %+v", of[1:])
+		}
+	}
+}
+
 // failing is a sink that fails, or cancels, at its first block.
 type failing struct{ err error }
 

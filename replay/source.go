@@ -21,12 +21,13 @@ import (
 // give other rows, so that old and new rows are distinguished and never add up.
 const pipelineVersion = 10
 
-// source is one capture file: a producer identified by its content.
+// source is one capture file: a producer identified by its content and, without packets, by its tap.
 type source struct {
 	path   string
 	size   int64
 	id     aggregate.Source
 	chunks []capture.Chunk
+	idle   bool // the file has no packets
 	// witness means that the file begins with interfaces of mid-fabric taps, which show the paths
 	// of flows.
 	witness bool
@@ -48,7 +49,7 @@ func openSource(path string, cfg *Config) (*source, error) {
 		return nil, err
 	}
 	var batch capture.Batch
-	_ = r.ReadBatch(&batch) // errors in the file are reported when it is replayed
+	idle := errors.Is(r.ReadBatch(&batch), io.EOF) // other errors in the file are reported when it is replayed
 	interfaces := r.Interfaces()
 	r.Close()
 	content, err := contentID(path, info.Size())
@@ -59,12 +60,16 @@ func openSource(path string, cfg *Config) (*source, error) {
 	if chunkBytes < 0 {
 		chunkBytes = max(info.Size(), 1)
 	}
-	s := &source{path: path, size: info.Size()}
+	s := &source{path: path, size: info.Size(), idle: idle}
 	if s.chunks, err = capture.Chunks(path, chunkBytes); err != nil {
 		return nil, err
 	}
+	tap := s.fileTap(interfaces)
+	if idle && tap != "" {
+		content = xxhash.Sum64String(fmt.Sprint(content, tap)) // all classic captures without packets are the same bytes
+	}
 	s.witness = cfg.hasWays() && cfg.isWitness(s.firstTaps(interfaces))
-	s.id = aggregate.Source{Producer: content, Incarnation: settingsID(cfg, chunkBytes, s.fileTap(interfaces)), Epoch: cfg.Epoch}
+	s.id = aggregate.Source{Producer: content, Incarnation: settingsID(cfg, chunkBytes, tap), Epoch: cfg.Epoch}
 	return s, nil
 }
 
