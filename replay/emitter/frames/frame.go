@@ -178,9 +178,9 @@ func (f *Framer) append(b []byte, s *Segment, snapLen int) []byte {
 	}
 	switch {
 	case t.noise:
-		noise(b[begin+min(head, size):begin+size], s.noiseKey(0))
+		noise(b[begin+min(head, size):begin+size], s.noiseKey())
 	case t.trailer > 0 && size > s.Length-t.trailer:
-		noise(b[begin+s.Length-t.trailer:begin+size], s.noiseKey(1))
+		noise(b[begin+s.Length-t.trailer:begin+size], s.icvKey())
 	}
 	return b[:begin+size]
 }
@@ -198,9 +198,22 @@ func (f *Framer) fillDoubled(b []byte, begin int, t *template, s *Segment, st sc
 
 var zeros [256]byte
 
-// noiseKey returns a noise seed that is unique to the frame.
-func (s *Segment) noiseKey(part uint64) uint64 {
-	return uint64(s.Tuple.Src)<<32 ^ uint64(s.Tuple.Dst)<<16 ^ uint64(s.Tuple.SrcPort) ^ uint64(s.ID)<<24 ^ part<<63
+// flow returns a generator that is the flow's own, with the given seed.
+func (s *Segment) flow(seed uint64) exact.Random {
+	t := &s.Tuple
+	return exact.Derive(seed, uint64(t.Src)<<32|uint64(t.Dst), uint64(t.SrcPort)<<16|uint64(t.DstPort))
+}
+
+// spi returns the security parameters index of the flow's security association, in which no packet
+// number may come twice. Indexes below 256 are reserved (RFC 4303, section 2.1).
+func (s *Segment) spi() uint32 { return uint32(s.flow(0)) | 256 }
+
+// noiseKey returns the seed of an encrypted payload, which is unique to the frame.
+func (s *Segment) noiseKey() uint64 { return uint64(s.flow(1 + uint64(s.ID))) }
+
+// icvKey returns the seed of an integrity check value.
+func (s *Segment) icvKey() uint64 {
+	return uint64(s.Tuple.Src)<<32 ^ uint64(s.Tuple.Dst)<<16 ^ uint64(s.Tuple.SrcPort) ^ uint64(s.ID)<<24 ^ 1<<63
 }
 
 // noise fills b with pseudorandom bytes in place of encrypted ones.
@@ -260,6 +273,7 @@ const (
 	fixIPv6                      // lengths, hop limit, addresses
 	fixSegments                  // segment list of a segment routing header; its first segment is the destination
 	fixUDP                       // source port and length
+	fixSPI                       // security parameters index of the flow
 	fixNumber                    // 32-bit packet number within the flow
 	fixNumber16                  // 16-bit packet number within the flow
 	fixLength                    // 16-bit length of everything after the 8-byte header; the field is at offset 2
@@ -303,7 +317,7 @@ func (k *stack) serialize(o gopacket.SerializeOptions) ([]byte, error) {
 		return out, nil
 	}
 	icv := make([]byte, k.trailer)
-	noise(icv, k.s.noiseKey(1))
+	noise(icv, k.s.icvKey())
 	return append(out, icv...), nil
 }
 
@@ -346,6 +360,8 @@ func (t *template) fill(h []byte, s *Segment, st scenario.Style) {
 		case fixUDP:
 			be.PutUint16(p, s.entropy())
 			be.PutUint16(p[4:], uint16(end-x.at))
+		case fixSPI:
+			be.PutUint32(p, s.spi())
 		case fixNumber:
 			be.PutUint32(p, s.ID)
 		case fixNumber16:

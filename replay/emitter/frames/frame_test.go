@@ -239,6 +239,36 @@ func TestEveryEncapsulationIsDecoded(t *testing.T) {
 	}
 }
 
+// TestEncryptedFramesDiffer: the frames of flows between two hosts differ behind their addresses, even if
+// everything that shows a flow is encrypted. Acknowledgements differ only in the destination port.
+func TestEncryptedFramesDiffer(t *testing.T) {
+	f, err := NewFramer(wideUEC, 0x88b6, uecReflection, everyStyle())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range f.styles {
+		st := &f.styles[n]
+		if !st.wrapped[0].noise {
+			continue
+		}
+		const headers = EthernetLen + ipv6Len
+		seen := map[string]scenario.FiveTuple{}
+		for _, port := range []uint16{1024, 1025, 5001} {
+			for _, ports := range [][2]uint16{{port, 5002}, {5002, port}} {
+				for id := range uint32(3) {
+					s := Segment{Tuple: scenario.FiveTuple{Src: 10<<24 | 1, Dst: 10<<24 | 2, SrcPort: ports[0], DstPort: ports[1]}, Style: uint8(n), Wrapped: true, ID: id}
+					s.Length = f.AckLen(s.Style, false) + f.Overhead(s.Style)
+					frame := string(f.append(nil, &s, 1<<14)[headers:])
+					if other, twice := seen[frame]; twice {
+						t.Errorf("%+v: packet %d of %v is one of %v", st.Style, id, s.Tuple, other)
+					}
+					seen[frame] = s.Tuple
+				}
+			}
+		}
+	}
+}
+
 func (row *frameRow) check(t *testing.T, d *decode.Decoder, ends decode.Endpoints, rng *exact.Random, f *Framer, n uint8) {
 	t.Helper()
 	st := f.styles[n].Style

@@ -192,7 +192,7 @@ func (t *secTAG) SerializeTo(b gopacket.SerializeBuffer, _ gopacket.SerializeOpt
 func (k *stack) encrypted(n int) {
 	k.noise = true
 	b := make([]byte, n+k.trailer)
-	noise(b, k.s.noiseKey(0))
+	noise(b, k.s.noiseKey())
 	k.layers = append(k.layers, gopacket.Payload(b))
 }
 
@@ -521,7 +521,8 @@ func (k *stack) segments() {
 func (k *stack) esp() {
 	const fixed, vector, trailer = 8, 8, 2
 	k.ip(0, k.st.IP, protocolESP)
-	b := binary.BigEndian.AppendUint32(nil, networkID)
+	b := binary.BigEndian.AppendUint32(nil, k.s.spi())
+	k.fixAt(fixSPI, k.at)
 	k.fixAt(fixNumber, k.at+4)
 	k.raw(binary.BigEndian.AppendUint32(b, k.s.ID))
 	k.trailer, k.overhead = icvLen, fixed+vector+trailer+icvLen
@@ -534,7 +535,8 @@ func (k *stack) psp() {
 	const tcp, version0, always = 6, 0, 1
 	k.ip(0, k.st.IP, layers.IPProtocolUDP)
 	k.udp(1000, 0, k.st.IP)
-	b := binary.BigEndian.AppendUint32([]byte{tcp, 1, 0, version0 | always}, networkID)
+	b := binary.BigEndian.AppendUint32([]byte{tcp, 1, 0, version0 | always}, k.s.spi())
+	k.fixAt(fixSPI, k.at+4)
 	b = append(b, 0, 0, 0, 0)
 	k.fixAt(fixNumber, k.at+len(b))
 	b = binary.BigEndian.AppendUint32(b, k.s.ID)
