@@ -249,17 +249,17 @@ func (r *Result) add(kind Kind) *Observation {
 
 func be16(b []byte) uint16 { return binary.BigEndian.Uint16(b) }
 
-// DecodeUntagged reads the endpoints of an untagged Ethernet frame into o: addresses, protocol, and
-// ports, all from the outermost IP header. data is false for TCP segments without payload, and
-// otherwise true if anything follows the IP header. ok is false for a frame that is truncated
-// before the ports, is not IP, has extension headers, or is a fragment without ports, and if the
-// innermost header has to name the endpoints. Then o is undefined. DecodeUntagged counts nothing
-// and does not allocate.
-func (d *Decoder) DecodeUntagged(frame []byte, o *Observation) (data, ok bool) {
+// DecodeUntagged reads the endpoints of an untagged frame into o: addresses, protocol, and ports, all
+// from the outermost IP header. data is false for TCP segments without payload, and otherwise true if
+// anything follows the IP header. ok is false for a frame that is truncated before the ports, is not
+// IP, has extension headers, or is a fragment without ports, for a link that is not Known, and if the
+// innermost header has to name the endpoints. Then o is undefined. DecodeUntagged counts nothing and
+// does not allocate.
+func (d *Decoder) DecodeUntagged(link Link, frame []byte, o *Observation) (data, ok bool) {
 	if d.inner {
 		return false, false
 	}
-	etherType, b, ok := d.Network(frame)
+	etherType, b, ok := d.Network(link, frame)
 	if !ok {
 		return false, false
 	}
@@ -308,16 +308,12 @@ const mplsLabel = 4
 // Network returns the packet behind all L2 headers of a frame: VLAN tags, SecTAGs in clear, CSIG
 // tags and MPLS labels, all of which devices change on the way. The EtherType is the packet's;
 // behind MPLS labels it is the one of IP if the packet's first four bits say so, or else of MPLS.
-// ok is false if the frame is truncated before the packet, or hides it. The packet is a part of the
-// frame.
+// ok is false if the frame is truncated before the packet, or hides it, and for a link that is not
+// Known. The packet is a part of the frame.
 //
 // It neither counts nor changes anything, so it may be called beside Decode.
-func (d *Decoder) Network(frame []byte) (etherType uint16, packet []byte, ok bool) {
-	if len(frame) < etherTypeOffset+2 {
-		return 0, nil, false
-	}
-	etherType, packet = be16(frame[etherTypeOffset:]), frame[etherTypeOffset+2:]
-	for {
+func (d *Decoder) Network(link Link, frame []byte) (etherType uint16, packet []byte, ok bool) {
+	for etherType, packet, ok = link.first(frame); ok; {
 		var n int
 		switch c := d.classes[etherType]; {
 		case c == vlanTag:
@@ -339,6 +335,7 @@ func (d *Decoder) Network(frame []byte) (etherType uint16, packet []byte, ok boo
 		}
 		etherType, packet = be16(packet[n:]), packet[n+2:]
 	}
+	return 0, nil, false
 }
 
 // clearSecTAG returns the length of a SecTAG with readable user data, or 0.

@@ -143,7 +143,7 @@ func TestBare(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var o decode.Observation
-			data, ok := d.DecodeUntagged(c.frame, &o)
+			data, ok := d.DecodeUntagged(decode.Ethernet, c.frame, &o)
 			if data != c.data || ok != c.ok {
 				t.Fatalf("data %t, ok %t", data, ok)
 			}
@@ -154,19 +154,19 @@ func TestBare(t *testing.T) {
 				t.Errorf("%s to %s, ports %d and %d", src, dst, o.SrcPort, o.DstPort)
 			}
 			for cut := range c.frame {
-				if _, ok := d.DecodeUntagged(c.frame[:cut:cut], &o); ok && cut < 42 {
+				if _, ok := d.DecodeUntagged(decode.Ethernet, c.frame[:cut:cut], &o); ok && cut < 42 {
 					t.Errorf("cut at %d is whole", cut)
 				}
 			}
 		})
 	}
 	inner := decoderOf(t, decode.Config{Domain: domain(t, csig.DefaultSpec()), Endpoints: decode.Inner})
-	if _, ok := inner.DecodeUntagged(bareFrame(t, 4, layers.IPProtocolUDP, 10), new(decode.Observation)); ok {
+	if _, ok := inner.DecodeUntagged(decode.Ethernet, bareFrame(t, 4, layers.IPProtocolUDP, 10), new(decode.Observation)); ok {
 		t.Error("the innermost header is not looked for, and yet named")
 	}
 	frame := bareFrame(t, 4, layers.IPProtocolTCP, 10)
 	var o decode.Observation
-	if n := testing.AllocsPerRun(100, func() { d.DecodeUntagged(frame, &o) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { d.DecodeUntagged(decode.Ethernet, frame, &o) }); n != 0 {
 		t.Errorf("%g allocations", n)
 	}
 }
@@ -209,16 +209,16 @@ func TestNetwork(t *testing.T) {
 	found := 0
 	for _, g := range goldens(t) {
 		for n := range g.frame {
-			d.Network(g.frame[:n])
+			d.Network(decode.Ethernet, g.frame[:n])
 		}
-		etherType, packet, ok := d.Network(g.frame)
+		etherType, packet, ok := d.Network(decode.Ethernet, g.frame)
 		if !ok {
 			continue
 		}
 		found++
 		for _, h := range headers {
 			longer := append(append(append([]byte(nil), g.frame[:12]...), h...), g.frame[12:]...)
-			e, p, ok := d.Network(longer)
+			e, p, ok := d.Network(decode.Ethernet, longer)
 			if !ok || e != etherType || !bytes.Equal(p, packet) {
 				t.Errorf("%s behind %x: %#x %x, want %#x %x", g.name, h, e, p, etherType, packet)
 			}
@@ -229,10 +229,10 @@ func TestNetwork(t *testing.T) {
 	}
 	label := []byte{0x88, 0x47, 0, 1, 0, 64, 0, 2, 1, 64}
 	ip := []byte{0x45, 0, 0, 20}
-	if e, p, ok := d.Network(append(append(make([]byte, 12), label...), ip...)); !ok || e != 0x0800 || !bytes.Equal(p, ip) {
+	if e, p, ok := d.Network(decode.Ethernet, append(append(make([]byte, 12), label...), ip...)); !ok || e != 0x0800 || !bytes.Equal(p, ip) {
 		t.Errorf("below labels: %#x %x %t", e, p, ok)
 	}
-	if _, _, ok := d.Network(append(make([]byte, 12), 0x88, 0xe5, 0x0c, 0, 0, 0, 0, 1, 8, 0)); ok {
+	if _, _, ok := d.Network(decode.Ethernet, append(make([]byte, 12), 0x88, 0xe5, 0x0c, 0, 0, 0, 0, 1, 8, 0)); ok {
 		t.Error("what is encrypted is found")
 	}
 }

@@ -38,7 +38,7 @@ func FuzzDecode(f *testing.F) {
 
 		// A frame has the same endpoints with its tag and without.
 		var bare decode.Observation
-		if _, ok := d.DecodeUntagged(frame, &bare); ok && whole.N > 0 {
+		if _, ok := d.DecodeUntagged(decode.Ethernet, frame, &bare); ok && whole.N > 0 {
 			if o := &whole.Obs[0]; o.Flags&(decode.HasPorts|decode.Orphan) == decode.HasPorts && bare.Flags&decode.HasPorts != 0 && o.Kind == decode.Tag && len(whole.Encap.Layers()) == 0 &&
 				(o.Src != bare.Src || o.Dst != bare.Dst || o.SrcPort != bare.SrcPort || o.DstPort != bare.DstPort || o.Proto != bare.Proto) {
 				t.Fatalf("bare %+v, tagged %+v", bare, o)

@@ -250,21 +250,30 @@ type Frame struct {
 	TPID, TCI uint16
 }
 
+// first returns the first EtherType of a frame, and the bytes behind the header that holds it. ok is
+// false if the frame is cut before, and for a link that is not Known.
+func (l Link) first(frame []byte) (etherType uint16, b []byte, ok bool) {
+	off, data := etherTypeOffset, etherTypeOffset+2
+	switch l {
+	case LinuxSLL:
+		off, data = 14, 16
+	case LinuxSLL2:
+		off, data = 0, 20
+	}
+	if !l.Known() || len(frame) < data {
+		return 0, nil, false
+	}
+	return be16(frame[off:]), frame[data:], true
+}
+
 // walkLink parses a frame of the link type.
 func (d *Decoder) walkLink(link Link, frame []byte, r *Result) Reason {
-	const (
-		sllEtherType = 14
-		sll2Len      = 20
-	)
+	etherType, b, ok := link.first(frame)
 	switch {
-	case link == Ethernet:
-		return d.ethernet(frame, r)
-	case link == LinuxSLL:
-		return d.walkL2(frame, sllEtherType, r)
-	case link != LinuxSLL2:
-		return UnknownLink
-	case len(frame) < sll2Len:
+	case ok:
+		return d.walk(etherType, b, r)
+	case link.Known():
 		return CutEthernet
 	}
-	return d.walk(be16(frame), frame[sll2Len:], r)
+	return UnknownLink
 }

@@ -1,6 +1,7 @@
 package decode_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"reflect"
 	"testing"
@@ -23,6 +24,10 @@ func TestLinkTypes(t *testing.T) {
 		d := decoder(t, dom)
 		for _, g := range goldens(t) {
 			for n := 14; n <= len(g.frame); n++ {
+				etherType, packet, ok := d.Network(decode.Ethernet, g.frame[:n])
+				if e, p, is := d.Network(link, asLink(link, g.frame[:n])); e != etherType || is != ok || !bytes.Equal(p, packet) {
+					t.Fatalf("link type %d, %s cut at %d: packet %#x %x %t, want %#x %x %t", link, g.name, n, e, p, is, etherType, packet, ok)
+				}
 				var want, got decode.Result
 				d.Decode(g.frame[:n], &want)
 				d.DecodeFrame(decode.Framing{Link: link}, &decode.Frame{Data: asLink(link, g.frame[:n])}, &got)
@@ -79,6 +84,9 @@ func TestLinkOddities(t *testing.T) {
 		d.DecodeFrame(decode.Framing{Link: tc.link}, &decode.Frame{Data: frame[:tc.len]}, &r)
 		if r.Reason != tc.want || r.N != 0 {
 			t.Errorf("link type %d, %d bytes: %s, want %s", tc.link, tc.len, r.Reason, tc.want)
+		}
+		if _, ok := d.DecodeUntagged(tc.link, frame[:tc.len], new(decode.Observation)); ok {
+			t.Errorf("link type %d, %d bytes: endpoints are read", tc.link, tc.len)
 		}
 	}
 	if decode.Link(101).Known() {

@@ -257,23 +257,21 @@ func (e *examiner) frame(ctx context.Context, f *capture.Frame, b *packets) erro
 	in := window.FrameOf(f)
 	e.decoder.DecodeFrame(decode.Framing{Link: link, Mirrors: tap.mirrors}, &in, &e.result)
 	inner, _, mirrored := e.decoder.Mirrored()
-	if !mirrored {
+	if mirrored {
+		link = decode.Ethernet
+	} else {
 		inner = &in
 	}
-	ethernet := inner.Data
-	if !mirrored && link != decode.Ethernet {
-		ethernet = nil
-	}
-	e.detector.Frame(&tap.Tap, e.frameOf(f, ethernet, repeated, tap.dedup.Content()))
+	e.detector.Frame(&tap.Tap, e.frameOf(f, link, inner.Data, repeated, tap.dedup.Content()))
 	if repeated && e.cfg.Dedup > 0 {
 		return nil
 	}
 	var untagged *decode.Observation
 	data := false
 	own := e.result.Obs[e.result.Carrier:e.result.N]
-	if ethernet != nil && (len(own) == 0 || own[0].Kind == decode.Reflection) {
+	if len(own) == 0 || own[0].Kind == decode.Reflection {
 		var ok bool
-		if data, ok = e.decoder.DecodeUntagged(inner.Data, &e.untagged); ok {
+		if data, ok = e.decoder.DecodeUntagged(link, inner.Data, &e.untagged); ok {
 			untagged = &e.untagged
 			untagged.Bytes = inner.WireLen
 			window.SetCaptureFields(untagged, f)
@@ -298,15 +296,15 @@ func (e *examiner) frame(ctx context.Context, f *capture.Frame, b *packets) erro
 	return tap.windows.Add(ctx, e.result.Obs[:e.result.N])
 }
 
-// frameOf returns the detector's view of the frame that was decoded last. ethernet is the mirrored
-// frame in it, or the frame itself; nil if it is another link's.
-func (e *examiner) frameOf(f *capture.Frame, ethernet []byte, repeated bool, content uint64) *finding.Frame {
+// frameOf returns the detector's view of the frame that was decoded last. data is the mirrored
+// frame in it, or the frame itself, and begins as its link says.
+func (e *examiner) frameOf(f *capture.Frame, link decode.Link, data []byte, repeated bool, content uint64) *finding.Frame {
 	out := &e.of
 	*out = finding.Frame{TimeNS: f.TimeNS, Number: f.Packet, Content: content, Repeated: repeated, Untagged: e.result.N == 0}
 	if layers := e.result.Encap.Layers(); len(layers) > 0 && layers[0].Encap == decode.VLAN {
 		out.Class.VLAN = uint16(layers[0].ID)
 	}
-	if _, packet, ok := e.decoder.Network(ethernet); ok && len(packet) > 8 {
+	if _, packet, ok := e.decoder.Network(link, data); ok && len(packet) > 8 {
 		if out.Class.DSCP, out.TTL = packet[1]>>2, packet[8]; packet[0]>>4 == 6 {
 			out.Class.DSCP, out.TTL = packet[0]&15<<2|packet[1]>>6, packet[7]
 		}

@@ -201,7 +201,7 @@ func (f *faulty) report(t *testing.T, senders bool, want string, at []string) (l
 		}
 		in := window.FrameOf(frame)
 		decoder.DecodeFrame(decode.Framing{Link: decode.Ethernet}, &in, &result)
-		if data, ok := decoder.DecodeUntagged(frame.Data, &bare); ok && (result.N == 0 || result.Obs[0].Kind == decode.Reflection) {
+		if data, ok := decoder.DecodeUntagged(decode.Ethernet, frame.Data, &bare); ok && (result.N == 0 || result.Obs[0].Kind == decode.Reflection) {
 			window.SetCaptureFields(&bare, frame)
 			d.ObserveUntagged(&taps[reader], &bare, data)
 		}

@@ -227,7 +227,7 @@ func checkEnds(t *testing.T, name string, holds decode.Mirrors, f, inner *captur
 		if inner, _, ok := d.Mirrored(); ok {
 			whole = inner.Data
 		}
-		d.DecodeUntagged(whole, &bare)
+		d.DecodeUntagged(decode.Ethernet, whole, &bare)
 		if from, _ := bare.Addrs(); length != test.length || r.N != 1 || src.String() != test.src || from != src {
 			t.Errorf("%s, %q held: %d bytes, %d observations from %s, without a tag from %s; want %d bytes from %s", name, test.holds, length, r.N, src, from, test.length, test.src)
 		}

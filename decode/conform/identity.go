@@ -345,7 +345,7 @@ func (s *Scan) Add(p *Packet) {
 		s.decoder.Decode(p.Data, &s.result)
 		s.trimmed = s.trimmed || slices.ContainsFunc(s.result.Obs[:s.result.N], func(o decode.Observation) bool { return o.Tag.D })
 	}
-	etherType, packet, ok := s.decoder.Network(p.Data)
+	etherType, packet, ok := s.decoder.Network(decode.Ethernet, p.Data)
 	if !ok || len(p.Data) >= int(p.WireLen) {
 		return
 	}

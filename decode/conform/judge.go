@@ -161,7 +161,7 @@ func (j *Judge) After(port int, p *Packet) {
 // see returns the packet's tag and identity. ok is false if it has no identity or belongs to another
 // part.
 func (j *Judge) see(p *Packet) (s sighting, ok bool) {
-	etherType, packet, ok := j.decoder.Network(p.Data)
+	etherType, packet, ok := j.decoder.Network(decode.Ethernet, p.Data)
 	if ok && etherType != etherIPv4 && etherType != etherIPv6 {
 		etherType, packet, s.strange = behindUnknown(etherType, packet)
 	}

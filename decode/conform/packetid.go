@@ -26,7 +26,7 @@ func NewPacketIdentifier(d *decode.Decoder, prefix int, key uint64) *PacketIdent
 // is captured, never 0, and its remaining hops. ok is false for packets that are not IP, and for those
 // whose capture ends in the IP header. Numbers are comparable only under the same prefix and key.
 func (k *PacketIdentifier) Identify(frame []byte) (id uint64, hops uint8, ok bool) {
-	etherType, packet, ok := k.decoder.Network(frame)
+	etherType, packet, ok := k.decoder.Network(decode.Ethernet, frame)
 	switch {
 	case !ok:
 		return 0, 0, false
