@@ -40,10 +40,14 @@ func NewDedup(within time.Duration) *Dedup {
 	return &Dedup{within: int64(within), seed: maphash.MakeSeed(), recent: make([]recentFrame, 4*minRecent), spare: make([]recentFrame, 4*minRecent)}
 }
 
-// Seen reports whether an equal frame occurred within the time. It keeps no reference to the frame.
+// Seen reports whether an equal frame occurred within the time; false for a frame without a time. It
+// keeps no reference to the frame.
 func (d *Dedup) Seen(f *Frame) bool {
 	head := uint64(f.WireLen) | uint64(f.TPID)<<32 | uint64(f.TCI)<<48
 	d.content = max(maphash.Bytes(d.seed, f.Data)^head*0x9e3779b97f4a7c15, 1)
+	if f.NoTime {
+		return false
+	}
 	if 2*d.used >= len(d.recent) {
 		d.forget(f.TimeNS)
 	}

@@ -17,6 +17,7 @@ func TestDedup(t *testing.T) {
 		}
 		return f
 	}
+	untimed := func(f *Frame) { f.NoTime = true }
 	for _, test := range []struct {
 		name   string
 		frames []Frame
@@ -28,6 +29,7 @@ func TestDedup(t *testing.T) {
 		{"another length", []Frame{frame(0, "a", nil), frame(0, "a", func(f *Frame) { f.WireLen++ })}, []bool{false, false}},
 		{"another stripped tag", []Frame{frame(0, "a", nil), frame(0, "a", func(f *Frame) { f.TPID, f.TCI = 0x8100, 7 })}, []bool{false, false}},
 		{"captured out of order", []Frame{frame(ms, "a", nil), frame(ms/2, "a", nil)}, []bool{false, true}},
+		{"without a time", []Frame{frame(0, "a", untimed), frame(0, "a", untimed), frame(0, "a", nil), frame(0, "a", untimed)}, []bool{false, false, false, false}},
 		{"a clock that is set back", []Frame{frame(9*ms, "a", nil), frame(0, "a", nil), frame(ms, "a", nil)}, []bool{false, false, true}},
 	} {
 		d := NewDedup(time.Millisecond)
