@@ -41,7 +41,7 @@ type ExamineConfig struct {
 // Examined is the result of Examine.
 type Examined struct {
 	Packets, Observations uint64
-	From, To              int64 // first and last observation, Unix ns; 0 if there is none
+	From, To              int64 // first and last observation with a time, Unix ns; 0 if there is none
 	Skipped               window.UnreadableLinks
 	Repeated              uint64 // frames captured twice by a tap, left out or not
 	Decoded               decode.Counters
@@ -93,6 +93,7 @@ type examiner struct {
 	detector   *finding.Detector
 	ways       *ways // nil without Group
 	out        Examined
+	timed      bool // an observation has a time
 	result     decode.Result
 	untagged   decode.Observation
 	of         finding.Frame
@@ -156,16 +157,20 @@ func (e *examiner) add(ctx context.Context, b *packets) error {
 	return nil
 }
 
-// tap returns the tap of a frame. The first frame of a file begins another capture of the tap, unless
-// it follows all that was captured at the tap before.
-func (e *examiner) tap(ctx context.Context, f *capture.Frame) (*examinedTap, error) {
+// tap returns the tap of a frame in b. A file begins another capture of the tap, unless its first frame
+// with a time follows all that was captured at the tap before.
+func (e *examiner) tap(ctx context.Context, f *capture.Frame, b *packets) (*examinedTap, error) {
 	at := min(int(f.Interface), len(e.taps)-1)
 	if tap := e.taps[at]; tap != nil {
 		return tap, nil
 	}
 	key := e.keys[at]
 	tap := e.open[key]
-	overlaps := tap != nil && (f.TimeNS <= tap.from || f.TimeNS < tap.until-int64(maxDisorder))
+	first := f
+	if i := slices.IndexFunc(b.frames, func(one capture.Frame) bool { return one.Interface == f.Interface && !one.NoTime }); i >= 0 {
+		first = &b.frames[i]
+	}
+	overlaps := tap != nil && !first.NoTime && (first.TimeNS <= tap.from || first.TimeNS < tap.until-int64(maxDisorder))
 	if tap == nil || overlaps || tap.overlaps {
 		next, err := e.newTap(key.name)
 		if err != nil {
@@ -180,7 +185,7 @@ func (e *examiner) tap(ctx context.Context, f *capture.Frame) (*examinedTap, err
 		tap = next
 		e.open[key] = tap
 	}
-	tap.File, tap.from = e.file, f.TimeNS
+	tap.File, tap.from = e.file, first.TimeNS
 	e.taps[at] = tap
 	return tap, nil
 }
@@ -245,7 +250,7 @@ func (e *examiner) frame(ctx context.Context, f *capture.Frame, b *packets) erro
 		e.out.Skipped.Add(b.unread(f), 1)
 		return nil
 	}
-	tap, err := e.tap(ctx, f)
+	tap, err := e.tap(ctx, f, b)
 	if err != nil {
 		return err
 	}
@@ -284,10 +289,13 @@ func (e *examiner) frame(ctx context.Context, f *capture.Frame, b *packets) erro
 	for i := range e.result.N {
 		o := &e.result.Obs[i]
 		window.SetCaptureFields(o, f)
-		if e.out.Observations++; e.out.Observations == 1 {
-			e.out.From, e.out.To = o.TimeNS, o.TimeNS
+		e.out.Observations++
+		if !f.NoTime {
+			if !e.timed {
+				e.out.From, e.out.To, e.timed = o.TimeNS, o.TimeNS, true
+			}
+			e.out.From, e.out.To = min(e.out.From, o.TimeNS), max(e.out.To, o.TimeNS)
 		}
-		e.out.From, e.out.To = min(e.out.From, o.TimeNS), max(e.out.To, o.TimeNS)
 		e.detector.Observe(&tap.Tap, o)
 	}
 	if tap.windows == nil {

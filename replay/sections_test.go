@@ -224,12 +224,49 @@ func TestSectionOfTooManyInterfaces(t *testing.T) {
 	}
 }
 
+// simplePacket returns a simple packet block.
+func simplePacket(frame []byte) []byte {
+	pad := -len(frame) & 3
+	n := byte(16 + len(frame) + pad)
+	return slices.Concat([]byte{3, 0, 0, 0, n, 0, 0, 0, byte(len(frame)), 0, 0, 0}, frame, make([]byte, pad), []byte{n, 0, 0, 0})
+}
+
+// examineDefault examines a file as defaultConfig replays it.
+func examineDefault(t *testing.T, change func(*replay.ExamineConfig), file []byte) *replay.Examined {
+	t.Helper()
+	r := defaultConfig(t, written(t, file))
+	cfg := replay.ExamineConfig{Files: r.Files, Decode: r.Decode, Finding: finding.Config{Domain: r.Decode.Domain, Locator: shared(t, singleFile).fabric}, Tap: r.Tap}
+	change(&cfg)
+	e, err := replay.Examine(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// TestExaminedTimes checks that a packet without a time changes neither end of an examination.
+func TestExaminedTimes(t *testing.T) {
+	simple := simplePacket(tagged(0))
+	for name, test := range map[string]struct {
+		file     []byte
+		n        uint64
+		from, to int64
+	}{
+		"none":            {section(t, 1), 0, 0, 0},
+		"at the end":      {append(section(t, 1, 3, 5), simple...), 3, 3e9, 5e9},
+		"first":           {slices.Concat(section(t, 1), simple, section(t, 1, 3, 5)), 3, 3e9, 5e9},
+		"at time 0":       {append(section(t, 1, 5, 0), simple...), 3, 0, 5e9},
+		"all are untimed": {append(section(t, 1), simple...), 1, 0, 0},
+	} {
+		if e := examineDefault(t, func(*replay.ExamineConfig) {}, test.file); e.Observations != test.n || e.From != test.from || e.To != test.to {
+			t.Errorf("%s: %d observations from %d to %d", name, e.Observations, e.From, e.To)
+		}
+	}
+}
+
 // TestTimeZero checks that time 0 is valid and that a simple packet block has no time.
 func TestTimeZero(t *testing.T) {
-	frame := tagged(0)
-	simple := []byte{3, 0, 0, 0, byte(16 + len(frame) + 2), 0, 0, 0, byte(len(frame)), 0, 0, 0}
-	simple = append(append(simple, frame...), 0, 0, byte(16+len(frame)+2), 0, 0, 0)
-	cfg := defaultConfig(t, written(t, append(section(t, 1, 0, 2), simple...)))
+	cfg := defaultConfig(t, written(t, append(section(t, 1, 0, 2), simplePacket(tagged(0))...)))
 	var taps tapCounts
 	cfg.Taps = taps.take
 	c := replayed(t, cfg).Counts

@@ -1,6 +1,7 @@
 package replay_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -121,15 +122,29 @@ func TestExaminedRotated(t *testing.T) {
 	}
 	dir := t.TempDir()
 	part := func(path string, from, to time.Duration) string { return cutCapture(t, dir, path, from, to) }
+	// A packet without a time is first.
+	untimed := func(path string) string {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := binary.LittleEndian.Uint32(b[4:])
+		at += binary.LittleEndian.Uint32(b[at+4:])
+		arp := append(make([]byte, 12), 8, 6)
+		if err := os.WriteFile(path, slices.Insert(b, int(at), simplePacket(arp)...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
 	var whole, parts, overlapping []string
 	for _, path := range rec.files {
 		whole = append(whole, part(path, 0, time.Hour))
 		cuts := []time.Duration{0, 1700 * time.Millisecond, 2 * time.Second, 3900 * time.Millisecond, 6 * time.Second, time.Hour}
 		for i := range cuts[1:] {
-			parts = append(parts, part(path, cuts[i], cuts[i+1]))
+			parts = append(parts, untimed(part(path, cuts[i], cuts[i+1])))
 		}
 		for from := time.Second; from < 5*time.Second; from += time.Second {
-			overlapping = append(overlapping, part(path, from, from+2*time.Second))
+			overlapping = append(overlapping, untimed(part(path, from, from+2*time.Second)))
 		}
 	}
 	want := examined(whole)
