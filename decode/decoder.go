@@ -149,6 +149,9 @@ func (d *Decoder) Counters() Counters {
 	return c
 }
 
+// SetCounters continues the counts from c: frames since Counters returned it do not count.
+func (d *Decoder) SetCounters(c Counters) { d.counters, d.tagged, d.untagged = c, 0, 0 }
+
 // Decode is DecodeFrame for an Ethernet frame of a tap that holds no mirror sessions. It leaves the
 // Bytes of observations undefined.
 func (d *Decoder) Decode(frame []byte, r *Result) {

@@ -3,6 +3,7 @@ package decode_test
 import (
 	"bytes"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,6 +43,13 @@ func TestCounters(t *testing.T) {
 	if sum.Frames != 14 || sum.Reasons[decode.OK] != 6 || sum.Tags != 14 || sum.Orphans != 8 ||
 		sum.Reflections != 6 || sum.EmptyReflections != 2 || sum.ExcessReflections != 2 {
 		t.Errorf("twice %+v is %+v", got, sum)
+	}
+	for _, name := range []string{"reflection_empty", "compact_ietf01_tcp"} { // DecodePlain counts apart
+		d.DecodeFrame(decode.Framing{Link: decode.Ethernet}, &decode.Frame{Data: slices.Grow(goldenFrame(t, name), 100)}, &r)
+	}
+	d.SetCounters(got)
+	if diff := cmp.Diff(got, d.Counters()); diff != "" {
+		t.Errorf("set again (-want +got):\n%s", diff)
 	}
 }
 

@@ -43,8 +43,8 @@ type Examined struct {
 	Packets, Observations uint64
 	From, To              int64 // first and last observation with a time, Unix ns; 0 if there is none
 	Skipped               window.UnreadableLinks
-	Repeated              uint64 // frames captured twice by a tap, left out or not
-	Decoded               decode.Counters
+	Repeated              uint64          // frames captured twice by a tap, left out or not
+	Decoded               decode.Counters // without frames that are left out
 	Findings              []finding.Finding
 	Untracked             uint64 // observations and packets of flows beyond the tracked number
 	Ways                  []Way  // in any order
@@ -259,6 +259,11 @@ func (e *examiner) frame(ctx context.Context, f *capture.Frame, b *packets) erro
 	if repeated {
 		e.out.Repeated++
 	}
+	leftOut := repeated && e.cfg.Dedup > 0
+	var counted decode.Counters
+	if leftOut {
+		counted = e.decoder.Counters()
+	}
 	in := window.FrameOf(f)
 	e.decoder.DecodeFrame(decode.Framing{Link: link, Mirrors: tap.mirrors}, &in, &e.result)
 	inner, _, mirrored := e.decoder.Mirrored()
@@ -268,7 +273,8 @@ func (e *examiner) frame(ctx context.Context, f *capture.Frame, b *packets) erro
 		inner = &in
 	}
 	e.detector.Frame(&tap.Tap, e.frameOf(f, link, inner.Data, repeated, tap.dedup.Content()))
-	if repeated && e.cfg.Dedup > 0 {
+	if leftOut {
+		e.decoder.SetCounters(counted)
 		return nil
 	}
 	var untagged *decode.Observation
