@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -120,8 +121,17 @@ func TestNext(t *testing.T) {
 	}
 	env := engineEnv(t)
 	dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
-	if out := mustRun(t, env, append(replay, "--store", dsn)...); !strings.HasSuffix(out, "\nnext: csigscope query serve --store '"+dsn+"'\n") {
-		t.Errorf("into a store: %q", out)
+	config := writeFile(t, filepath.Join(t.TempDir(), "config.yaml"), "store: {dsn: "+strconv.Quote(dsn+"'s")+"}")
+	for _, into := range []struct {
+		arguments []string
+		store     string
+	}{
+		{[]string{"--store", dsn}, dsn},
+		{[]string{"--config", config}, dsn + `'\''s`},
+	} {
+		if out := mustRun(t, env, append(replay, into.arguments...)...); !strings.HasSuffix(out, "\nnext: csigscope query serve --store '"+into.store+"'\n") {
+			t.Errorf("%q: %q", into.arguments, out)
+		}
 	}
 	runUntil(t, env, "next: open it in a browser, or ask: csigscope query cells --server http://127.0.0.1:", "query", "serve", "--store", dsn, "--listen", "127.0.0.1:0").end(syscall.SIGTERM)
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -226,9 +227,11 @@ func (f *replayFlags) replay(cmd *cobra.Command, c replay.Config, n *network) er
 	case db == nil:
 		next = "csigscope report FILE... for one document, or repeat this command without --store none to store the result"
 	case db.target.Kind == store.KindServer:
-		next += " with the same --store"
-	case cmd.Flags().Changed("store"):
-		next += " --store '" + db.target.String() + "'"
+		next += " with the same --store or --config"
+	default:
+		if usual, err := embeddedFolder(store.Target{}); err != nil || db.target.Dir != usual {
+			next += " --store '" + strings.ReplaceAll(db.target.String(), "'", `'\''`) + "'"
+		}
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), "\nnext:", next)
 	return nil
