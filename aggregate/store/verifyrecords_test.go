@@ -167,6 +167,15 @@ func TestVerifyRecords(t *testing.T) {
 			exec("INSERT INTO csigscope." + tt.table + " SELECT * FROM csigscope.kept_" + tt.table)
 		})
 	}
+	// A collector's own finding begins anew when the collector does.
+	for _, from := range []string{"time_from", "time_from - toIntervalNanosecond(1)"} {
+		plantBy(t, s, "findings", "1", "producer", map[string]string{"seq": "0::UInt64", "time_from": from})
+	}
+	if diff := cmp.Diff([]string{missing}, slices.Sorted(maps.Keys(recordFaults(t, s)))); diff != "" {
+		t.Errorf("a finding that began twice (-want +got):\n%s", diff)
+	}
+	truncate(t, s, "findings")
+	exec("INSERT INTO csigscope.findings SELECT * FROM csigscope.kept_findings")
 	// Without the rows of a run in either table no further fault is found.
 	exec("DROP TABLE csigscope.kept_taps, csigscope.kept_gaps, csigscope.kept_findings")
 	for _, table := range []string{"partials_fine", "partials_1s", "partials_1m"} {
