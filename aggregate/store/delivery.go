@@ -86,6 +86,7 @@ type delivery struct {
 
 	mu      sync.Mutex
 	failure error                       // why the last attempt failed; nil after a success
+	noRoom  error                       // see WriterStatus.NoRoom
 	changed chan struct{}               // closed and replaced when a record is done or failure changes
 	sent    WriterStats                 // Rows, Batches, Retries and Throttled
 	resent  uint64                      // batches that the server had lost

@@ -102,6 +102,9 @@ func TestDiskFull(t *testing.T) {
 		put(t, s, 1, 3, 10*time.Millisecond, 10)
 		disk.bad.Store(true)
 		put(t, s, 1, 4, time.Second, 10)
+		if err := s.Ready(t.Context()); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("ready without room: %v", err)
+		}
 		f.setErr(nil)
 		for range 2 {
 			if err := s.Flush(t.Context()); err != nil {
@@ -115,6 +118,10 @@ func TestDiskFull(t *testing.T) {
 			if g.Reason != string(lostFull) || g.Rows != 10 || g.Resolution != int64(10*time.Millisecond) {
 				t.Errorf("gap %+v, want the fine rows", g)
 			}
+		}
+		put(t, s, 1, 5, time.Second, 10)
+		if err := errors.Join(s.Flush(t.Context()), s.Ready(t.Context())); err != nil {
+			t.Errorf("with room again: %v", err)
 		}
 		closeStore(t, s)
 	})

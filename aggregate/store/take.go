@@ -81,6 +81,7 @@ func (d *delivery) take(_ context.Context, list []*batch, marks []byte) error {
 // them.
 func (d *delivery) append(group ...pending) error {
 	started, backoff := time.Now(), newBackoff()
+	short := false
 	for len(group) > 0 {
 		d.mu.Lock()
 		changed := d.changed
@@ -92,6 +93,12 @@ func (d *delivery) append(group ...pending) error {
 		waiting := d.rowsWait() // before Append: rows sent while it fails leave room
 		err := d.log.Append(records...)
 		full := errors.Is(err, outbox.ErrFull) || outbox.NoSpace(err) && waiting
+		// Success proves room only for rows that fit at once.
+		if short = short || full || outbox.NoSpace(err); err != nil == short {
+			d.mu.Lock()
+			d.noRoom = err
+			d.mu.Unlock()
+		}
 		waited := time.Since(started)
 		live := d.live.Load()
 		expendable := live && group[0].Class < namesClass

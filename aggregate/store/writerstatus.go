@@ -27,6 +27,7 @@ type WriterStatus struct {
 	Outboxes    int   // 0: rows wait in memory alone
 	OutboxBytes int64 // of all of them, as the fields below
 	OutboxLimit int64
+	NoRoom      error // why the last rows did not fit before others made room, if at all; nil if they did
 	// OutboxAge is how long the oldest waiting row has waited; 0 when nothing waits.
 	OutboxAge time.Duration
 	// Stalled reports that rows have waited longer than they do while the server takes them,
@@ -58,6 +59,9 @@ func (s *Store) WriterStatus() WriterStatus {
 		d.mu.Lock()
 		if d.failure != nil {
 			st.Failure = d.failure
+		}
+		if d.noRoom != nil {
+			st.NoRoom = d.noRoom
 		}
 		d.mu.Unlock()
 		st.OutboxLimit += d.limit
@@ -92,8 +96,8 @@ func (s *Store) Ping(ctx context.Context) error {
 }
 
 // Ready returns an error if rows cannot reach the store: the server was never ready, it refuses
-// them, rows wait in the outbox longer than in a short outage, or the server does not answer and
-// there is no outbox with room for them.
+// them, rows wait in the outbox longer than in a short outage or do not fit into it, or the server
+// does not answer and there is no outbox with room for them.
 func (s *Store) Ready(ctx context.Context) error {
 	if err := s.server.err(); err != nil {
 		return fmt.Errorf("%w (%d rows wait in the outbox)", err, s.WriterStats().Waiting)
@@ -105,6 +109,9 @@ func (s *Store) Ready(ctx context.Context) error {
 	if st.Stalled {
 		err := fmt.Errorf("%d rows wait in the outbox, the oldest for %s", st.Waiting, st.OutboxAge.Round(time.Second))
 		return errors.Join(err, s.describe("write partials", st.Failure))
+	}
+	if st.NoRoom != nil {
+		return fmt.Errorf("the outbox has no room: %w", st.NoRoom)
 	}
 	if st.Outboxes > 0 && st.OutboxBytes < st.OutboxLimit {
 		return nil
