@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
@@ -44,33 +46,55 @@ const (
 // maxOutboxes bounds the processes that write to a database at the same time.
 const maxOutboxes = 32
 
-// claim opens all outboxes of a folder that no other process has open, at least one.
+// claim opens all outboxes of a folder that no other process has open, at least one. It skips those
+// that another user made.
 func (o *Outbox) claim(logger *slog.Logger) ([]*outbox.Log, error) {
 	var logs []*outbox.Log
-	fail := func(err error) ([]*outbox.Log, error) {
-		for _, l := range logs {
-			err = errors.Join(err, l.Close())
-		}
-		return nil, err
-	}
+	var denied []string
+	var failure error // of the first that was denied
 	for i := 1; i <= maxOutboxes; i++ {
 		dir := filepath.Join(o.Dir, strconv.Itoa(i))
 		if _, err := os.Stat(dir); err != nil && len(logs) > 0 {
-			return logs, nil
+			break
 		}
 		l, err := outbox.Open(o.options(dir, logger))
-		if errors.Is(err, outbox.ErrOwned) {
-			continue
+		switch {
+		case err == nil:
+			logs = append(logs, l)
+		case errors.Is(err, outbox.ErrOwned):
+		case errors.Is(err, fs.ErrPermission):
+			denied, failure = append(denied, dir), cmp.Or(failure, err)
+		default:
+			err = fmt.Errorf("%w: %w", ErrOutbox, err)
+			for _, l := range logs {
+				err = errors.Join(err, l.Close())
+			}
+			return nil, err
 		}
-		if err != nil {
-			return fail(fmt.Errorf("%w: %w", ErrOutbox, err))
+	}
+	if len(logs) > 0 {
+		for _, dir := range denied {
+			logger.Warn("an outbox of another user is skipped, and its rows wait: give it to this user with chown -R", slog.String("outbox", dir), slog.String("owner", ownerOf(dir)))
 		}
-		logs = append(logs, l)
+		return logs, nil
 	}
-	if len(logs) == 0 {
-		return fail(fmt.Errorf("open outbox %s: %w: %d commands write to this store already: end one of them, or name another folder with --outbox", o.Dir, outbox.ErrOwned, maxOutboxes))
+	if failure != nil {
+		return nil, fmt.Errorf("%w: %w", ErrOutbox, failure)
 	}
-	return logs, nil
+	return nil, fmt.Errorf("open outbox %s: %w: %d commands write to this store already: end one of them, or name another folder with --outbox", o.Dir, outbox.ErrOwned, maxOutboxes)
+}
+
+// ownerOf names the owner of a file by number.
+func ownerOf(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "unknown"
+	}
+	is, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return "unknown"
+	}
+	return fmt.Sprintf("uid %d", is.Uid)
 }
 
 func (o *Outbox) options(dir string, logger *slog.Logger) outbox.Options {

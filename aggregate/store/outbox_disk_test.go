@@ -1,9 +1,16 @@
 package store
 
 import (
+	"bytes"
 	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -207,4 +214,61 @@ func TestDamagedOutbox(t *testing.T) {
 		}
 		closeStore(t, s)
 	})
+}
+
+// othersDisk is a file system on which some folders belong to another user.
+type othersDisk struct {
+	outbox.OS
+	others []string
+}
+
+func (d *othersDisk) Own(dir string) (io.Closer, error) {
+	if slices.Contains(d.others, filepath.Base(dir)) {
+		return nil, &os.PathError{Op: "open", Path: dir, Err: syscall.EACCES}
+	}
+	return d.OS.Own(dir)
+}
+
+// TestOutboxOfOthers: an outbox of another user is skipped with a warning, if there is another one.
+func TestOutboxOfOthers(t *testing.T) {
+	var all []string
+	for i := range maxOutboxes {
+		all = append(all, strconv.Itoa(i+1))
+	}
+	for _, c := range []struct {
+		name         string
+		there        []string
+		others       []string
+		opened       []string
+		warned, fail bool
+	}{
+		{name: "own", there: all[:2], opened: all[:2]},
+		{name: "second is another's", there: all[:3], others: all[1:2], opened: []string{"1", "3"}, warned: true},
+		{name: "first is another's", there: all[:1], others: all[:1], opened: all[1:2], warned: true},
+		{name: "nothing may be created", others: all, fail: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var log bytes.Buffer
+			o := Outbox{Dir: t.TempDir(), FS: &othersDisk{others: c.others}}
+			for _, name := range c.there {
+				if err := os.Mkdir(filepath.Join(o.Dir, name), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			logs, err := o.claim(slog.New(slog.NewTextHandler(&log, nil)))
+			if c.fail != (errors.Is(err, ErrOutbox) && errors.Is(err, fs.ErrPermission)) {
+				t.Errorf("%v, want a refusal: %v", err, c.fail)
+			}
+			var opened []string
+			for _, l := range logs {
+				opened = append(opened, filepath.Base(l.Dir()))
+				if err := l.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			if warned := strings.Contains(log.String(), `owner="uid `); !slices.Equal(opened, c.opened) || warned != c.warned {
+				t.Errorf("opened %v, want %v; log:\n%s", opened, c.opened, log.String())
+			}
+		})
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -176,12 +177,15 @@ func (e *Engine) connect(ctx context.Context) (io.ReadCloser, error) {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("attach to engine in %s: %w", e.folder.path, context.Cause(ctx))
 		}
+		refused := err
 		cmd, err := spawn(ctx, e.options.Command, e.folder, e.child)
 		switch {
 		case err == nil:
 			e.mu.Lock()
 			e.cmd = cmd
 			e.mu.Unlock()
+		case errors.Is(err, errLocked) && errors.Is(refused, fs.ErrPermission):
+			return nil, fmt.Errorf("attach to engine in %s: %w: a command of another user%s runs it: end that command, or run it as the folder's owner", e.folder.path, refused, e.folder.socketOwner())
 		case errors.Is(err, errLocked):
 			// Another child is starting or ending: attach to it, or start the next one.
 			retry.Sleep(ctx, lockInterval)

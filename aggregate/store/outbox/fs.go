@@ -44,11 +44,38 @@ type FileInfo struct {
 	Size int64
 }
 
-// OS is the operating system's file system.
+// OS is the operating system's file system. Files and folders that root creates belong to the owner
+// of their folder, whose commands have to go on with them.
 type OS struct{}
 
 // Open implements FS.
-func (OS) Open(name string, flag int) (File, error) { return os.OpenFile(name, flag, 0o600) }
+func (OS) Open(name string, flag int) (File, error) { return openFile(name, flag) }
+
+func openFile(name string, flag int) (*os.File, error) {
+	if flag&os.O_CREATE != 0 {
+		// Only a file that is certainly new changes its owner: another one may be a link.
+		f, err := os.OpenFile(name, flag|os.O_EXCL, 0o600)
+		if err == nil {
+			giveToOwner(filepath.Dir(name), f.Chown)
+		}
+		if err == nil || flag&os.O_EXCL != 0 || !errors.Is(err, os.ErrExist) {
+			return f, err
+		}
+	}
+	return os.OpenFile(name, flag, 0o600)
+}
+
+// giveToOwner makes root's new file or folder belong to the owner of the folder that it is in. Where
+// root may not do that, the file stays root's.
+func giveToOwner(dir string, chown func(uid, gid int) error) {
+	if os.Geteuid() != 0 {
+		return
+	}
+	var owner unix.Stat_t
+	if err := unix.Stat(dir, &owner); err == nil && owner.Uid != 0 {
+		_ = chown(int(owner.Uid), int(owner.Gid))
+	}
+}
 
 // List implements FS.
 func (OS) List(dir string) ([]FileInfo, error) {
@@ -93,7 +120,7 @@ func (OS) Own(dir string) (io.Closer, error) {
 	if err := makeDir(dir); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := openFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +147,12 @@ func makeDir(dir string) error {
 			return err
 		}
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+	err = os.Mkdir(dir, 0o700)
+	if err != nil && !errors.Is(err, os.ErrExist) {
 		return err
+	}
+	if err == nil {
+		giveToOwner(above, func(uid, gid int) error { return os.Lchown(dir, uid, gid) })
 	}
 	return syncDir(above)
 }
