@@ -115,7 +115,6 @@ func (s *Spec) encode(w io.Writer, head string, comments map[string]string) erro
 	if err := doc.Encode(s); err != nil {
 		return fmt.Errorf("write fabric: %w", err)
 	}
-	keepEmpty(&doc, &s.CSIG)
 	styleSpec(&doc)
 	doc.HeadComment = head
 	if len(comments) > 0 {
@@ -130,29 +129,6 @@ func (s *Spec) encode(w io.Writer, head string, comments map[string]string) erro
 		return fmt.Errorf("write fabric: %w", err)
 	}
 	return nil
-}
-
-// keepEmpty writes lists that are empty on purpose: they switch the defaults off, unlike an omitted
-// list.
-func keepEmpty(doc *yaml.Node, s *csig.Spec) {
-	lists := &yaml.Node{Kind: yaml.MappingNode}
-	empty := func(key string) {
-		lists.Content = append(lists.Content, scalar(key), &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle})
-	}
-	if s.TPIDs != nil && len(s.TPIDs) == 0 {
-		empty("tpids")
-	}
-	if s.Reflections != nil && len(s.Reflections) == 0 {
-		empty("reflections")
-	}
-	if len(lists.Content) == 0 {
-		return
-	}
-	if section := child(doc, "csig"); section != nil {
-		section.Content = append(section.Content, lists.Content...)
-		return
-	}
-	doc.Content = append(doc.Content, scalar("csig"), lists)
 }
 
 // annotate sets the comments of the values at and below a path.

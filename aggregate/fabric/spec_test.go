@@ -54,6 +54,7 @@ func TestWriteLayout(t *testing.T) {
 func TestWriteKeepsEmptyLists(t *testing.T) {
 	for _, text := range []string{
 		"version: 1\ncsig:\n  tpids: []\n  reflections: []\n",
+		"version: 1\ncsig:\n  udp_reflections: []\n",
 		"version: 1\ncsig:\n  reflections: []\n  tpids:\n    - {tpid: 0x9900, format: compact, profile: ietf01}\n",
 	} {
 		s, err := Parse(strings.NewReader(text), "f.yaml")

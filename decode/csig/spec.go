@@ -24,6 +24,33 @@ type Spec struct {
 	UDPReflections []UDPReflectionSpec `yaml:"udp_reflections,omitempty"`
 }
 
+// IsZero implements yaml.IsZeroer. A list that is empty on purpose switches the defaults off, unlike a missing one.
+func (s Spec) IsZero() bool {
+	return s.TPIDs == nil && s.Reflections == nil && s.UDPReflections == nil && len(s.Shipped)+len(s.Tables)+len(s.Locators) == 0
+}
+
+// MarshalYAML implements yaml.Marshaler: lists that are empty on purpose are written.
+func (s Spec) MarshalYAML() (any, error) {
+	lists := struct {
+		TPIDs          *[]TPIDSpec          `yaml:"tpids,omitempty"`
+		Shipped        []string             `yaml:"shipped,omitempty,flow"`
+		Tables         []TableSpec          `yaml:"tables,omitempty"`
+		Locators       []LocatorSpec        `yaml:"locators,omitempty"`
+		Reflections    *[]ReflectionSpec    `yaml:"reflections,omitempty"`
+		UDPReflections *[]UDPReflectionSpec `yaml:"udp_reflections,omitempty"`
+	}{Shipped: s.Shipped, Tables: s.Tables, Locators: s.Locators}
+	if s.TPIDs != nil {
+		lists.TPIDs = &s.TPIDs
+	}
+	if s.Reflections != nil {
+		lists.Reflections = &s.Reflections
+	}
+	if s.UDPReflections != nil {
+		lists.UDPReflections = &s.UDPReflections
+	}
+	return lists, nil
+}
+
 // TPIDSpec gives a tag protocol identifier its layout. No EtherType is allocated yet, and nothing
 // on the wire tells profiles apart.
 type TPIDSpec struct {

@@ -56,10 +56,19 @@ func TestSpecRoundTripsYAML(t *testing.T) {
 		Locators:    []csig.LocatorSpec{compactLocator},
 		Reflections: []csig.ReflectionSpec{{Kind: 254, ExID: 0xc516_0001, ExIDBits: 32, Length: "payload", Wide: "ietf01"}},
 	})
-	for _, want := range []csig.Spec{{}, csig.DefaultSpec(), full} {
+	for _, want := range []csig.Spec{
+		{},
+		csig.DefaultSpec(), full,
+		{TPIDs: []csig.TPIDSpec{}},
+		{Reflections: []csig.ReflectionSpec{}},
+		{UDPReflections: []csig.UDPReflectionSpec{}},
+	} {
 		text, err := yaml.Marshal(want)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if empty := cmp.Equal(want, csig.Spec{}); want.IsZero() != empty {
+			t.Errorf("IsZero is %v of:\n%s", !empty, text)
 		}
 		var got csig.Spec
 		dec := yaml.NewDecoder(strings.NewReader(string(text)))

@@ -39,7 +39,7 @@ func parse(t *testing.T, text string) Config {
 // TestDump: a dump equals the configuration, except for its password.
 func TestDump(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "windows:\nstore:\n  limits:\n", `store:
+	for _, text := range []string{"", "windows:\nstore:\n  limits:\n", "csig: {tpids: [], reflections: []}\n", `store:
   dsn: clickhouse://u:s3cret@h:9440/db?secure=true
   limits: {time: 10s, read_rows: 2e9, memory: 1GiB, result_rows: 1000}
   retention: {fine: 90m, 1s: 30d, 1m: 36h}
@@ -62,6 +62,9 @@ collect: {taps: [{interface: lo, mirrors: [vxlan], timestamps: software}], mirro
 		}
 	}
 	printed := dump(t, parse(t, "decode: {udp_tunnels: {8472: vxlan}}\nflows: {top: 2000}\nfindings: {senders: [10.1.2.3/8]}\n"))
+	if none := parse(t, dump(t, parse(t, "csig: {tpids: [], reflections: [], udp_reflections: []}\n"))).CSIG; none.TPIDs == nil || none.Reflections == nil || len(none.TPIDs)+len(none.Reflections) > 0 {
+		t.Errorf("the dump of empty lists has %v and %v", none.TPIDs, none.Reflections)
+	}
 	for _, want := range []string{"udp_tunnels: {8472: vxlan}\n", "flows:\n  top: 2000\n  budget: 8000\n", "findings:\n  detect: true\n  senders: [10.0.0.0/8]\n"} {
 		if !strings.Contains(printed, want) {
 			t.Errorf("the dump has no %q:\n%s", want, printed)
