@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/cmd/csigscope/internal/config"
 	"github.com/csigscope/csigscope/cmd/csigscope/internal/daemon"
 	"github.com/csigscope/csigscope/replay"
 )
@@ -54,6 +55,9 @@ many of their flows the paths and the ECMP hashes of the fabric file are right.`
 			return err
 		}
 		if _, err := n.Config.Store.DSN.Target(); err != nil {
+			return usageError{fmt.Errorf("check %q: %w", f.config, err)}
+		}
+		if err := n.CheckCounting(config.TapDefaults{Place: "receiver"}); err != nil {
 			return usageError{fmt.Errorf("check %q: %w", f.config, err)}
 		}
 		missing, warnings := n.Fabric.Review()

@@ -189,18 +189,30 @@ func newReader(c *Interface, of *Config, old *Tap) (*Tap, error) {
 // counting configures a tap counted in the kernel. Changed window.Settings need no new tap.
 type counting struct{ bpf.Config }
 
-// newCounting makes the tap of an interface whose packets the kernel counts. It fails where the kernel or the settings do not
-// allow that, before anything is open. If the old tap continues, its interface may be gone at the moment.
-func newCounting(c *Interface, of *Config, old *Tap) (*Tap, error) {
-	// The number of rings does not matter: each processor counts what it receives.
+// CheckCounting returns an error that wraps bpf.ErrUnsupported if no kernel can count the packets of the interface under the
+// settings. The error names the key of the configuration.
+func (c *Interface) CheckCounting(settings *window.Settings) error {
 	for _, refused := range [...]struct {
 		is  bool
 		key string
 	}{{c.Unfiltered, "unfiltered: true"}, {c.Capture.Outgoing, "direction: both"}, {c.Capture.Timestamps == capture.TimestampHardware, "timestamps: hardware"}} {
 		if refused.is {
-			return nil, fmt.Errorf("tap %q: %s: %w", c.Name, refused.key, bpf.ErrUnsupported)
+			return fmt.Errorf("tap %q: %s: %w", c.Name, refused.key, bpf.ErrUnsupported)
 		}
 	}
+	if err := bpf.Check(settings, c.At); err != nil {
+		return fmt.Errorf("tap %q: %w", c.Name, err)
+	}
+	return nil
+}
+
+// newCounting makes the tap of an interface whose packets the kernel counts. It fails where the kernel or the settings do not
+// allow that, before anything is open. If the old tap continues, its interface may be gone at the moment.
+func newCounting(c *Interface, of *Config, old *Tap) (*Tap, error) {
+	if err := c.CheckCounting(of.Settings); err != nil {
+		return nil, err
+	}
+	// The number of rings does not matter: each processor counts what it receives.
 	cfg := bpf.Config{
 		Interface: c.Capture.Interface, Odd: c.Odd, Blocks: c.Capture.Blocks, SnapLen: c.Capture.SnapLen, Promiscuous: c.Capture.Promiscuous,
 	}

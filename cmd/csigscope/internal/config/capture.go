@@ -144,13 +144,28 @@ func (c *Capture) checkTaps(section string, mirrors []Mirror) error {
 			return err
 		}
 	}
+	var listening []netip.AddrPort
 	for i := range mirrors {
 		m := &mirrors[i]
-		if err := check(fmt.Sprintf("mirrors[%d]", i), m.name(), m.check()); err != nil {
+		key := fmt.Sprintf("mirrors[%d]", i)
+		if err := check(key, m.name(), m.check()); err != nil {
 			return err
 		}
+		socket, _ := m.socket() // checked before
+		at := socket.Listen
+		if j := slices.IndexFunc(listening, func(other netip.AddrPort) bool { return collide(at, other) }); j >= 0 {
+			return fmt.Errorf("%s: %s: listen: mirrors[%d] receives at %s already: expected another port", section, key, j, listening[j])
+		}
+		listening = append(listening, at)
 	}
 	return nil
+}
+
+// collide reports whether only one of two sockets can be opened. Mirrors without a port can share an address.
+func collide(a, b netip.AddrPort) bool {
+	x, y := a.Addr().Unmap(), b.Addr().Unmap()
+	return a.Port() == b.Port() && a.Port() != 0 &&
+		(x == y || x.Is4() == y.Is4() && (x.IsUnspecified() || y.IsUnspecified()))
 }
 
 // The words of choices. The places are those of the fabric file.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/ingest/edge"
+	"github.com/csigscope/csigscope/ingest/local/bpf"
 )
 
 // dump returns a configuration as config dump prints it.
@@ -180,27 +182,57 @@ func TestMistakes(t *testing.T) {
 		"api: {token: x}":                               `unknown key "token"`,
 		"api: {limits: {requests: 5, store_time: 10s}}": "",
 
-		"collect: {ingest: {tls: {cert: c, key: k, ca: a}}}":                                           "any certificate of this authority could export",
-		"collect: {ingest: {tls: {cert: c, key: k, ca: a}, exporters: [{name: \"*\"}]}}":               "",
-		"collect: {ingest: {tokens: t, exporters: [{name: rack1-*, rows: 100000}]}}":                   "",
-		"collect: {ingest: {tokens: t, exporters: [{name: host1, rows: 6553}]}}":                       "line 1: collect: ingest: exporters[0]: rows: 6553: expected at least 6554",
-		"collect: {ingest: {tokens: t, limits: {bytes: 200KB}}}":                                       "line 1: collect: ingest: limits: bytes: 200kB: expected at least 205KiB",
-		"collect: {ingest: {tokens: t, exporters: [{rows: 100000}]}}":                                  "expected 1 to 256 bytes",
-		"collect: {ingest: {tokens: t, exporters: [{name: host1, rate: 100}]}}":                        "rate",
-		"collect: {ingest: {anonymous: local, exporters: [{name: host1}]}}":                            "anonymous: local is not among the exporters",
-		"collect: {ingest: {listen: \"127.0.0.1:4319\"}}":                                              "a name for clients without a credential (anonymous)",
-		"collect: {ingest: {tokens: t, expect: [host1]}}":                                              "expect",
-		"export: {instance: " + strings.Repeat("n", 119) + ", taps: [{interface: eth0}]}":              "",
-		"export: {instance: " + strings.Repeat("n", 120) + ", taps: [{interface: eth0}]}":              "shorten its name or export.instance",
-		"export: {collectors: [\"http://collector.example:4319\"]}":                                    "expected https",
-		"export: {collectors: [\"http://127.0.0.1:4319\", \"https://collector.example\"]}":             "",
-		"export: {collectors: [\"http://127.0.0.1:4319\"], tls: {ca: a}}":                              "expected https",
-		"collect: {ingest: {limits: {rows: 100000, exporters: 7}, exporters: [{name: h, rows: 2e5}]}}": "",
-		"collect: {taps: [{interface: a}, {interface: b, name: a}]}":                                   `line 1: collect: taps[1]: "a" is there twice`,
+		"collect: {ingest: {tls: {cert: c, key: k, ca: a}}}":                                                         "any certificate of this authority could export",
+		"collect: {ingest: {tls: {cert: c, key: k, ca: a}, exporters: [{name: \"*\"}]}}":                             "",
+		"collect: {ingest: {tokens: t, exporters: [{name: rack1-*, rows: 100000}]}}":                                 "",
+		"collect: {ingest: {tokens: t, exporters: [{name: host1, rows: 6553}]}}":                                     "line 1: collect: ingest: exporters[0]: rows: 6553: expected at least 6554",
+		"collect: {ingest: {tokens: t, limits: {bytes: 200KB}}}":                                                     "line 1: collect: ingest: limits: bytes: 200kB: expected at least 205KiB",
+		"collect: {ingest: {tokens: t, exporters: [{rows: 100000}]}}":                                                "expected 1 to 256 bytes",
+		"collect: {ingest: {tokens: t, exporters: [{name: host1, rate: 100}]}}":                                      "rate",
+		"collect: {ingest: {anonymous: local, exporters: [{name: host1}]}}":                                          "anonymous: local is not among the exporters",
+		"collect: {ingest: {listen: \"127.0.0.1:4319\"}}":                                                            "a name for clients without a credential (anonymous)",
+		"collect: {ingest: {tokens: t, expect: [host1]}}":                                                            "expect",
+		"export: {instance: " + strings.Repeat("n", 119) + ", taps: [{interface: eth0}]}":                            "",
+		"export: {instance: " + strings.Repeat("n", 120) + ", taps: [{interface: eth0}]}":                            "shorten its name or export.instance",
+		"export: {collectors: [\"http://collector.example:4319\"]}":                                                  "expected https",
+		"export: {collectors: [\"http://127.0.0.1:4319\", \"https://collector.example\"]}":                           "",
+		"export: {collectors: [\"http://127.0.0.1:4319\"], tls: {ca: a}}":                                            "expected https",
+		"collect: {ingest: {limits: {rows: 100000, exporters: 7}, exporters: [{name: h, rows: 2e5}]}}":               "",
+		"collect: {taps: [{interface: a}, {interface: b, name: a}]}":                                                 `line 1: collect: taps[1]: "a" is there twice`,
+		"collect: {mirrors: [{listen: \"127.0.0.1:4789\", kind: vxlan}, {listen: \"127.0.0.1:4789\", kind: tzsp}]}":  "line 1: collect: mirrors[1]: listen: mirrors[0] receives at 127.0.0.1:4789 already",
+		"collect: {mirrors: [{listen: \"127.0.0.1:4789\", kind: vxlan}, {listen: \"0.0.0.0:4789\", kind: tzsp}]}":    "mirrors[0] receives at 127.0.0.1:4789 already",
+		"collect: {mirrors: [{listen: \"127.0.0.1:4789\", kind: vxlan}, {listen: \"[::]:4789\", kind: vxlan}]}":      "",
+		"collect: {mirrors: [{listen: \"127.0.0.1:4789\", kind: vxlan}, {listen: \"127.0.0.2:4789\", kind: vxlan}]}": "",
+		"collect: {mirrors: [{listen: 127.0.0.1, kind: erspan}, {listen: 127.0.0.1, kind: gretap}]}":                 "",
 	} {
 		path := writeFile(t, filepath.Join(t.TempDir(), "config.yaml"), text)
 		err := checkFile("--config", path)
 		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) || strings.Contains(err.Error(), "s3cret")) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestCheckCounting: settings under which no kernel can count are refused where ebpf has to.
+func TestCheckCounting(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"export: {capture: ebpf, taps: [{interface: a}]}":                                                         "",
+		"export: {capture: auto, taps: [{interface: a, unfiltered: true}]}":                                       "",
+		"export: {capture: ebpf, taps: [{interface: a}, {interface: b, unfiltered: true}]}":                       `export: capture: ebpf: tap "b": unfiltered: true: `,
+		"collect: {capture: ebpf, taps: [{interface: a, direction: both}]}":                                       `collect: capture: ebpf: tap "a": direction: both: `,
+		"collect: {capture: ebpf, taps: [{interface: a, timestamps: hardware}]}":                                  "timestamps: hardware: ",
+		"collect: {capture: ebpf, taps: [{interface: a, mirrors: [erspan]}]}":                                     "mirrors: of a tap: ",
+		"collect: {capture: ebpf, taps: [{interface: a}]}\ntaps: [{name: a, place: receiver, mirrors: [erspan]}]": "mirrors: of a tap: ",
+		"decode: {inner_tags: true}\ncollect: {capture: ebpf}\nexport: {capture: ring}":                           "",
+		"decode: {inner_tags: true}\ncollect: {capture: ebpf, taps: [{interface: a}]}":                            "decode: inner_tags: ",
+		"decode: {endpoints: inner}\ncollect: {capture: ring}\nexport: {capture: ebpf, taps: [{interface: a}]}":   "decode: endpoints: inner: ",
+	} {
+		n, err := OpenNetwork(writeFile(t, filepath.Join(t.TempDir(), "config.yaml"), text), "")
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if err := n.CheckCounting(TapDefaults{Place: "receiver"}); (err == nil) != (want == "") || err != nil && (!errors.Is(err, bpf.ErrUnsupported) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}

@@ -218,6 +218,27 @@ func (n *Network) Taps(section *Capture, mirrors []Mirror, defaults TapDefaults)
 	return cfg, nil
 }
 
+// CheckCounting returns an error if a section has the kernel count a tap that no kernel can count.
+func (n *Network) CheckCounting(defaults TapDefaults) error {
+	settings := n.Settings()
+	for _, c := range [...]struct {
+		name    string
+		section *Capture
+	}{{"collect", &n.Config.Collect.Capture}, {"export", &n.Config.Export.Capture}} {
+		if c.section.By != Choice[readers](taps.ByKernel) {
+			continue
+		}
+		of, err := n.Taps(c.section, nil, defaults)
+		for i := 0; err == nil && i < len(of.Interfaces); i++ {
+			err = of.Interfaces[i].CheckCounting(&settings)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: capture: ebpf: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
 func (n *Network) mirror(m *Mirror, defaults TapDefaults) (taps.Mirror, error) {
 	socket, err := m.socket()
 	if err != nil {
