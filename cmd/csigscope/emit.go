@@ -160,6 +160,7 @@ Scenarios: ` + strings.Join(scenario.Names(), ", ") + `.`,
 	flags.StringVar(&f.wire.Interface, "interface", "", "send frames through this network `INTERFACE` instead of writing captures; with --out, fabric.yaml and truth.ndjson are still written")
 	flags.Float64Var(&f.wire.Pace, "pace", 1, "with --interface: multiple of the simulated pace; 0 is as fast as possible")
 	cmd.MarkFlagsMutuallyExclusive("list", "describe", "dump", "interface")
+	exclusive(flags, "list", "describe", "dump", "interface")
 	return cmd
 }
 

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -79,6 +81,38 @@ func TestUnknownVariables(t *testing.T) {
 	r = runBinary(t, append(os.Environ(), "CSIGSCOPE_DECODE_OUTPUT=xml"), "decode", "none.pcap")
 	if r.code != exitUsage {
 		t.Errorf("variable of this command: exit code %d: %s", r.code, r.stderr)
+	}
+}
+
+// TestExclusiveFlags: a flag takes precedence over the variables of the flags that it excludes.
+func TestExclusiveFlags(t *testing.T) {
+	t.Setenv("CSIGSCOPE_QUERY_CELLS_STORE", "none")
+	t.Setenv("CSIGSCOPE_QUERY_CELLS_SERVER", "http://h")
+	t.Setenv("CSIGSCOPE_QUERY_CELLS_FROM", "2026-01-05T09:30:00Z")
+	t.Setenv("CSIGSCOPE_QUERY_CELLS_TO", "2026-01-05T09:31:00Z")
+	t.Setenv("CSIGSCOPE_QUERY_CELLS_SINCE", "15m")
+	t.Setenv("CSIGSCOPE_EMIT_DUMP", "true")
+	for line, want := range map[string]string{
+		"query cells --server http://i --since 5m":                 "server since",
+		"query cells --store embedded --from 2026-01-05T09:00:00Z": "from store to",
+		"query cells --to 2026-01-05T09:40:00Z":                    "from server store to",
+		"emit --list":                                              "list",
+		"emit --out captures":                                      "dump out",
+	} {
+		words := strings.Fields(line)
+		cmd, flags, err := newRoot().Find(words)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.SetErr(io.Discard)
+		if err := errors.Join(cmd.ParseFlags(flags), flagsFromEnvironment(cmd)); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+		var set []string
+		cmd.Flags().Visit(func(f *pflag.Flag) { set = append(set, f.Name) })
+		if got := strings.Join(set, " "); got != want {
+			t.Errorf("%s: flags %s are set, want %s", line, got, want)
+		}
 	}
 }
 

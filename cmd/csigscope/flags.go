@@ -43,18 +43,34 @@ func variable(cmd *cobra.Command, f *pflag.Flag) string {
 	return strings.ToUpper(strings.NewReplacer(" ", "_", "-", "_").Replace(path + " " + f.Name))
 }
 
+// exclusiveNote is the annotation of a flag that holds the names of flags that cannot be used with it.
+const exclusiveNote = "csigscope_exclusive"
+
+// exclusive notes flags that cannot be used together, so that one on the command line takes
+// precedence over another one in the environment. The command itself refuses both in one place.
+func exclusive(flags *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		f := flags.Lookup(name)
+		others := slices.DeleteFunc(slices.Clone(names), func(other string) bool { return other == name })
+		_ = flags.SetAnnotation(name, exclusiveNote, append(f.Annotations[exclusiveNote], others...)) // the flag exists
+	}
+}
+
 // flagsFromEnvironment sets each flag that is not on the command line from its variable, if
-// there is one, and warns of unknown variables.
+// there is one, unless the command line has a flag that excludes it, and warns of unknown variables.
 func flagsFromEnvironment(cmd *cobra.Command) error {
 	if cmd.Hidden {
 		return nil
 	}
 	var failed error
 	flags := cmd.Flags()
+	given := make(map[string]bool) // on the command line
+	flags.Visit(func(f *pflag.Flag) { given[f.Name] = true })
 	flags.VisitAll(func(f *pflag.Flag) {
 		name := variable(cmd, f)
 		value, ok := os.LookupEnv(name)
-		if !ok || f.Changed || failed != nil {
+		excluded := slices.ContainsFunc(f.Annotations[exclusiveNote], func(other string) bool { return given[other] })
+		if !ok || given[f.Name] || excluded || failed != nil {
 			return
 		}
 		if err := flags.Set(f.Name, value); err != nil {

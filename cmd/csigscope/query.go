@@ -128,6 +128,8 @@ func (r *timeRange) add(cmd *cobra.Command, otherwise string) {
 	flags.StringVar(&r.from, "from", "", "start of the range (`TIME` in RFC 3339); default: "+otherwise)
 	flags.StringVar(&r.to, "to", "", "end of the range (`TIME` in RFC 3339); default: "+otherwise)
 	flags.DurationVar(&r.since, "since", 0, "length of a range that ends now, such as 15m, instead of --from and --to")
+	exclusive(flags, "since", "from")
+	exclusive(flags, "since", "to")
 	before(cmd, func([]string) error {
 		if flags.Changed("since") {
 			if r.since <= 0 || r.from != "" || r.to != "" {

@@ -31,6 +31,7 @@ type asking struct{ server, dsn string }
 func (a *asking) add(cmd *cobra.Command) {
 	addStoreFlag(cmd, &a.dsn)
 	cmd.Flags().StringVar(&a.server, "server", "", "ask the query API at this `URL`, such as http://127.0.0.1:9465 of collect --api-listen, instead of the store")
+	exclusive(cmd.Flags(), "store", "server")
 	addCredentialFlags(cmd)
 }
 
