@@ -85,7 +85,7 @@ func (s *Store) objects(ctx context.Context, conn driver.Conn) ([]object, error)
 	query := fmt.Sprintf("SELECT name, engine LIKE '%%View' AS view, ifNull(total_bytes, 0) AS bytes FROM system.tables WHERE database = '%s' ORDER BY name LIMIT %d",
 		s.database, maxObjects)
 	var list []object
-	err := s.query(ctx, conn, "list tables", query, func(rows driver.Rows) error {
+	err := s.list(ctx, conn, "list tables", query, func(rows driver.Rows) error {
 		var o object
 		var view uint8
 		if err := rows.Scan(&o.name, &view, &o.bytes); err != nil {

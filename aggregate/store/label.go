@@ -152,7 +152,7 @@ func (s *Store) present(ctx context.Context, class int, probes []rowSample) (map
 	}
 	// Each shard separately: the connection goes to a server that took its rows.
 	for _, sh := range s.shards(s.reader) {
-		if err := s.query(ctx, sh.conn, "check rows", query, read); err != nil {
+		if err := s.list(ctx, sh.conn, "check rows", query, read); err != nil {
 			return nil, err
 		}
 	}

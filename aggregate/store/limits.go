@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -169,6 +170,13 @@ func (undated) Deadline() (time.Time, bool) { return time.Time{}, false }
 // within applies the limits and meanings to a question, as far as the server's user may set them.
 func (s *Store) within(ctx context.Context) context.Context {
 	return clickhouse.Context(undated{ctx}, clickhouse.WithSettings(s.settings))
+}
+
+// listing is within without the limit of an answer's rows.
+func (s *Store) listing(ctx context.Context) context.Context {
+	settings := maps.Clone(s.settings)
+	delete(settings, settingResultRows)
+	return clickhouse.Context(undated{ctx}, clickhouse.WithSettings(settings))
 }
 
 // describeQuestion is describe for questions, which have limits.

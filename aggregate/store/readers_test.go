@@ -167,6 +167,10 @@ func TestReadersAreLimited(t *testing.T) {
 	if _, err := s.Cells(t.Context(), q); !errors.Is(err, ErrTooManyRows) {
 		t.Errorf("an answer of 4096 rows: %v, want ErrTooManyRows", err)
 	}
+	s.maxRows = 3 // not for the store's own lists
+	if dropped, err := s.Trim(t.Context(), 0); !errors.Is(err, ErrDisk) || len(dropped) == 0 {
+		t.Errorf("a trim under a limit of 3 rows of answer: %v, %v", dropped, err)
+	}
 	s.limits.Time = time.Second
 	err = s.query(t.Context(), s.reader, "ask", "SELECT sum(sipHash64(number)) FROM numbers(1000000000000)", nil)
 	if err == nil {

@@ -287,21 +287,34 @@ func (s *Store) query(ctx context.Context, conn driver.Conn, what, query string,
 	if err := s.server.err(); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
+	return s.read(s.within(ctx), conn, what, query, s.maxRows, row)
+}
+
+// list is query for the store's own lists, such as those of tables and parts. They bound their rows
+// themselves: Limits.ResultRows is for answers.
+func (s *Store) list(ctx context.Context, conn driver.Conn, what, query string, row func(driver.Rows) error) error {
+	if err := s.server.err(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
 	return s.ask(ctx, conn, what, query, row)
 }
 
-// ask is query for the preparation of the server, before it is ready.
+// ask is list for the preparation of the server, before it is ready.
 func (s *Store) ask(ctx context.Context, conn driver.Conn, what, query string, row func(driver.Rows) error) error {
+	return s.read(s.listing(ctx), conn, what, query, math.MaxInt, row)
+}
+
+func (s *Store) read(ctx context.Context, conn driver.Conn, what, query string, maxRows int, row func(driver.Rows) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.limits.Time)
 	defer cancel()
-	rows, err := conn.Query(s.within(ctx), query)
+	rows, err := conn.Query(undated{ctx}, query)
 	if err != nil {
 		return s.describeQuestion(what, err)
 	}
 	defer rows.Close()
 	for n := 0; rows.Next(); n++ {
-		if n >= s.maxRows {
-			return fmt.Errorf("%s at %s: %w: more than %d, ask for a shorter range or a longer step", what, s.host, ErrTooManyRows, s.maxRows)
+		if n >= maxRows {
+			return fmt.Errorf("%s at %s: %w: more than %d, ask for a shorter range or a longer step", what, s.host, ErrTooManyRows, maxRows)
 		}
 		if err := row(rows); err != nil {
 			return s.describe(what, err)

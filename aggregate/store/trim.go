@@ -176,7 +176,7 @@ func (s *Store) parts(ctx context.Context, conn driver.Conn, p *diskPartition) (
 	query := fmt.Sprintf(`SELECT name, min_block_number, max_block_number, rows, bytes_on_disk FROM system.parts
 WHERE database = '%s' AND table = '%s' AND partition_id = '%s' AND active AND rows > 0 AND min_block_number <= %d ORDER BY min_block_number LIMIT %d`,
 		s.database, s.layout.local(p.table), p.id, p.last, maxTrimParts)
-	err = s.query(ctx, conn, "list parts", query, func(rows driver.Rows) error {
+	err = s.list(ctx, conn, "list parts", query, func(rows driver.Rows) error {
 		var part diskPart
 		err := rows.Scan(&part.name, &part.first, &part.last, &part.rows, &part.bytes)
 		list = append(list, part)
@@ -382,7 +382,7 @@ func (s *Store) partitions(ctx context.Context, conn driver.Conn) ([]diskPartiti
 	query := fmt.Sprintf(`SELECT table, partition, partition_id, max(max_block_number), sum(bytes_on_disk) FROM system.parts
 WHERE database = '%s' AND table IN (%s) AND active AND rows > 0 GROUP BY table, partition, partition_id LIMIT %d`, s.database, strings.Join(names, ", "), maxVerifyRows)
 	var list []diskPartition
-	err := s.query(ctx, conn, "list partitions", query, func(rows driver.Rows) error {
+	err := s.list(ctx, conn, "list partitions", query, func(rows driver.Rows) error {
 		var p diskPartition
 		if err := rows.Scan(&p.table, &p.partition, &p.id, &p.last, &p.bytes); err != nil {
 			return err
