@@ -16,8 +16,9 @@ const maxBatchRows = 100_000
 // batchKey identifies the partition of a batch. A batch that spans partitions would become
 // several parts, of which a failure may leave some.
 type batchKey struct {
-	table     int // index of its resolutionTable
-	partition int64
+	table      int // index of its resolutionTable
+	partition  int64
+	resendable bool // see Resendable
 }
 
 // batch holds rows of one partition as the columns of the insert.

@@ -63,13 +63,15 @@ type delivery struct {
 
 	live    atomic.Bool // rows cannot be read again: make room rather than wait
 	closing atomic.Bool
-	taking  encoder // the writer's
-	records [][]byte
-	gaps    sync.Mutex
-	pending []gap   // gaps that the disk did not take; guarded by gaps
-	sending encoder // the sender's, as all fields below
-	batch   batch
-	payload []byte
+	// discarded counts how often rows were left to their sender, which sends them again.
+	discarded atomic.Uint64
+	taking    encoder // the writer's
+	records   [][]byte
+	gaps      sync.Mutex
+	pending   []gap   // gaps that the disk did not take; guarded by gaps
+	sending   encoder // the sender's, as all fields below
+	batch     batch
+	payload   []byte
 	// Records that follow and are sent together; records up to apart, by class, are sent alone.
 	more      batch
 	following []byte

@@ -23,7 +23,7 @@ func batchOf(t testing.TB, resolution time.Duration, seed uint64) *batch {
 		t.Fatal(err)
 	}
 	b := new(batch)
-	b.reset(batchKey{table, partition(table, testStart.UnixNano())}, time.Time{})
+	b.reset(batchKey{table: table, partition: partition(table, testStart.UnixNano())}, time.Time{})
 	for i, block := range blocks(g.rows(rand.New(rand.NewPCG(seed, 1)), aggregate.Source{Producer: 1 << 63, Epoch: seed})) {
 		block.Incarnation = uint64(i % 2)
 		b.add(block, 0, block.Len())
@@ -181,7 +181,7 @@ func TestDecodeEarlier(t *testing.T) {
 	if err := e.decode(record, &got); err != nil {
 		t.Fatal(err)
 	}
-	want.reset(batchKey{secondTable, partition(secondTable, testStart.UnixNano())}, time.Time{})
+	want.reset(batchKey{table: secondTable, partition: partition(secondTable, testStart.UnixNano())}, time.Time{})
 	block := blockOf(earlierRows)
 	want.add(block, 0, block.Len())
 	compareBatches(t, &want, &got)

@@ -76,7 +76,7 @@ func (r *FlowRow) partition() batchKey {
 	if r.Resolution >= int64(time.Minute) {
 		g = minuteTable
 	}
-	return batchKey{g, partition(g, r.Window)}
+	return batchKey{table: g, partition: partition(g, r.Window)}
 }
 
 // wide returns an address as IPv6; :: for none.

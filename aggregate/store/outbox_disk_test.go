@@ -176,6 +176,54 @@ func TestDiskFails(t *testing.T) {
 	})
 }
 
+// TestResendable: rows that their sender sends again leave no gap when the disk fails, and Sync
+// reports them. Rows of own taps beside them are lost.
+func TestResendable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &badDisk{}
+		f := newFakeServer()
+		s := storeBefore(t, f, &Outbox{Dir: t.TempDir(), FS: disk})
+		s.deliveries[0].live.Store(true)
+		senders := Resendable{s}
+		block := func(producer uint64) *aggregate.Block {
+			return blockOf([]row{{
+				resolution: int64(time.Second), window: testStart.UnixNano(), source: aggregate.Source{Producer: producer},
+				seq: 1, kind: 1, observations: 1,
+			}})
+		}
+		disk.bad.Store(true)
+		for range 3 { // each is sent again
+			if err := senders.WriteBlock(t.Context(), block(1)); err != nil {
+				t.Fatal(err)
+			}
+			if err := senders.Sync(t.Context()); !errors.Is(err, ErrOutbox) {
+				t.Errorf("sync while the disk fails: %v, want ErrOutbox", err)
+			}
+		}
+		if err := errors.Join(s.WriteBlock(t.Context(), block(2)), senders.WriteBlock(t.Context(), block(1)), s.Sync(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		disk.bad.Store(false)
+		if err := errors.Join(senders.WriteBlock(t.Context(), block(1)), senders.Sync(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := s.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if lost := s.WriterStats().Lost; f.observations() != 1 || len(f.gaps) != 1 || lost != 1 {
+			t.Errorf("%d observations, gaps %v, %d rows lost, want 1, one, 1", f.observations(), f.gaps, lost)
+		}
+		for g := range f.gaps {
+			if g.Reason != string(lostDisk) || g.Producer != 2 {
+				t.Errorf("gap %+v, want the rows of the own tap", g)
+			}
+		}
+		closeStore(t, s)
+	})
+}
+
 // TestDamagedOutbox: damage on disk between two commands leaves a gap.
 func TestDamagedOutbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

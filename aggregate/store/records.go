@@ -173,7 +173,9 @@ func (t *recordTable[T]) records(rows []T) (list [][]T) {
 }
 
 // monthly is the partition of records with a time, Unix ns.
-func monthly(ns int64) batchKey { return batchKey{minuteTable, partition(minuteTable, ns)} }
+func monthly(ns int64) batchKey {
+	return batchKey{table: minuteTable, partition: partition(minuteTable, ns)}
+}
 
 // takeRecords appends rows to the outbox as one record.
 func takeRecords[T any](d *delivery, t *recordTable[T], rows []T) error {

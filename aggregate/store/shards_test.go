@@ -160,7 +160,7 @@ func TestShards(t *testing.T) {
 
 	rows, flows := manyRows(20, 1)
 	b := new(batch)
-	b.reset(batchKey{secondTable, partition(secondTable, testStart.UnixNano())}, time.Time{})
+	b.reset(batchKey{table: secondTable, partition: partition(secondTable, testStart.UnixNano())}, time.Time{})
 	for _, block := range blocks(rows) {
 		b.add(block, 0, block.Len())
 	}

@@ -18,13 +18,14 @@ import (
 // pending is a record on its way into the outbox.
 type pending struct {
 	outbox.Record
-	label *label
+	label      *label
+	resendable bool
 }
 
 // newPending makes a record of rows, which owns payload.
 func newPending(class int, rows uint64, l *label, payload []byte) (pending, error) {
 	text, err := l.encode()
-	return pending{outbox.Record{Class: class, Weight: rows, Extent: l.extent(), Label: text, Payload: payload}, l}, err
+	return pending{Record: outbox.Record{Class: class, Weight: rows, Extent: l.extent(), Label: text, Payload: payload}, label: l}, err
 }
 
 // maxGroupBytes bounds the records in one append, as does a 16th of the outbox: rows that had to
@@ -37,10 +38,11 @@ func (d *delivery) take(_ context.Context, list []*batch, marks []byte) error {
 	d.start()
 	var group []pending
 	size, used := int64(0), 0
-	add := func(p pending, err error) error {
+	add := func(of *batch, p pending, err error) error {
 		if err != nil {
 			return err
 		}
+		p.resendable = of.resendable
 		group = append(group, p)
 		if size += int64(len(p.Payload)); size < min(maxGroupBytes, d.limit/16) {
 			return nil
@@ -57,13 +59,15 @@ func (d *delivery) take(_ context.Context, list []*batch, marks []byte) error {
 			}
 			d.records[used] = d.taking.append(d.records[used][:0], b, from, to)
 			used++
-			if err := add(newPending(b.table, uint64(to-from), b.label(from, to), d.records[used-1])); err != nil {
+			p, err := newPending(b.table, uint64(to-from), b.label(from, to), d.records[used-1])
+			if err := add(b, p, err); err != nil {
 				return err
 			}
 			from = to
 		}
 		for rows := range slices.Chunk(b.flows, maxFlowRows) {
-			if err := add(recordOf(&flowTable, rows)); err != nil {
+			p, err := recordOf(&flowTable, rows)
+			if err := add(b, p, err); err != nil {
 				return err
 			}
 		}
@@ -77,8 +81,8 @@ func (d *delivery) take(_ context.Context, list []*batch, marks []byte) error {
 // append writes records. When the outbox reaches its bound, or the disk is full and rows wait on
 // it, live rows make room by dropping others: flows first, then the oldest of the finest, and never
 // in favor of finer ones. Replayed rows, which can be read again, wait for the server. A failing disk is
-// retried for a while. Names and ends without room are an error, since no gap could stand for
-// them.
+// retried for a while; then live rows are given up, or discarded if their sender sends them again.
+// Names and ends without room are an error, since no gap could stand for them.
 func (d *delivery) append(group ...pending) error {
 	started, backoff := time.Now(), newBackoff()
 	short := false
@@ -115,6 +119,9 @@ func (d *delivery) append(group ...pending) error {
 			continue
 		case full && !live && (!d.closing.Load() || waited < closePatience), !full && waited < d.retry && !errors.Is(err, outbox.ErrTooLarge):
 		case expendable:
+			if !errors.Is(err, outbox.ErrTooLarge) {
+				group = d.discardResendable(group, err)
+			}
 			d.dropRecords(lostDisk, group, anyClass)
 			return nil
 		default:
@@ -235,6 +242,24 @@ func (d *delivery) dropRecords(reason outbox.Reason, group []pending, class int)
 		d.lose(p.label.Parts, 1, true)
 		d.logger.Error("rows lost: they could not be written to the outbox", slog.String("reason", string(reason)), slog.String("class", d.log.ClassName(p.Class)),
 			slog.Uint64("rows", p.Weight), slog.Bool("gap", err == nil))
+	}
+	return left
+}
+
+// discardResendable leaves rows to their senders, which have no answer yet, and returns the other
+// records.
+func (d *delivery) discardResendable(group []pending, why error) (left []pending) {
+	rows := uint64(0)
+	for i := range group {
+		if group[i].resendable {
+			rows += group[i].Weight
+		} else {
+			left = append(left, group[i])
+		}
+	}
+	if rows > 0 {
+		d.discarded.Add(1)
+		d.logger.Warn("the outbox takes no rows: their senders have to send them again", slog.Uint64("rows", rows), slog.String("error", why.Error()))
 	}
 	return left
 }

@@ -89,6 +89,10 @@ func (w *writer) start() {
 // further blocks. Rows of live taps that an outbox gives up, because it is full or its disk fails,
 // are no such error: they are counted and leave a gap.
 func (s *Store) WriteBlock(ctx context.Context, b *aggregate.Block) error {
+	return s.writeBlock(ctx, b, false)
+}
+
+func (s *Store) writeBlock(ctx context.Context, b *aggregate.Block, resendable bool) error {
 	if s.writer == nil {
 		return ErrReadOnly
 	}
@@ -96,7 +100,32 @@ func (s *Store) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 	if err != nil {
 		return err
 	}
+	key.resendable = resendable
 	return s.describe("write partials", s.writer.write(ctx, key, b))
+}
+
+// Resendable is the store for rows whose sender keeps them, and sends them again, until Sync returns
+// nil. If the outbox's disk fails for RetryFor, such rows are discarded without a gap, and a Sync
+// that waits for them fails. A sender that has waited for RetryFor has to send its rows again.
+type Resendable struct{ *Store }
+
+// WriteBlock is Store.WriteBlock.
+func (r Resendable) WriteBlock(ctx context.Context, b *aggregate.Block) error {
+	return r.writeBlock(ctx, b, true)
+}
+
+// Sync is Store.Sync, except that it fails if rows are discarded meanwhile.
+func (r Resendable) Sync(ctx context.Context) error {
+	if len(r.deliveries) == 0 {
+		return r.Store.Sync(ctx)
+	}
+	d := r.deliveries[0]
+	before := d.discarded.Load()
+	err := r.Store.Sync(ctx)
+	if err == nil && d.discarded.Load() != before {
+		return fmt.Errorf("write partials: %w", ErrOutbox)
+	}
+	return err
 }
 
 // keyOf is the partition of a block's rows.
@@ -108,7 +137,7 @@ func keyOf(b *aggregate.Block) (batchKey, error) {
 	if b.WindowStart < 0 || b.WindowStart >= aggregate.EndOfTime {
 		return batchKey{}, fmt.Errorf("write block: window at %d ns: expected a time in 1970 to 2105, check the capture's clock", b.WindowStart)
 	}
-	return batchKey{g, partition(g, b.WindowStart)}, nil
+	return batchKey{table: g, partition: partition(g, b.WindowStart)}, nil
 }
 
 // Flush waits until all accepted rows, names and ends of runs are written. With an outbox it also

@@ -68,7 +68,7 @@ func blockAt(window time.Time, rows int) *aggregate.Block {
 
 func (r *recorder) write(t *testing.T, w *writer, window time.Time, rows int) {
 	t.Helper()
-	if err := w.write(t.Context(), batchKey{secondTable, partition(secondTable, window.UnixNano())}, blockAt(window, rows)); err != nil {
+	if err := w.write(t.Context(), batchKey{table: secondTable, partition: partition(secondTable, window.UnixNano())}, blockAt(window, rows)); err != nil {
 		t.Error(err)
 	}
 }

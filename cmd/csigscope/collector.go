@@ -88,7 +88,9 @@ func (c *collector) openServer() (err error) {
 	if c.feed != nil {
 		cfg.LiveProvisional = c.feed.memory
 	}
-	if c.server, err = remote.NewServer(cfg, &c.log, handover.Directory{Store: c.db.store}); err != nil {
+	received := c.log
+	received.rowLog = store.Resendable{Store: c.db.store}
+	if c.server, err = remote.NewServer(cfg, &received, handover.Directory{Store: c.db.store}); err != nil {
 		return usageError{fmt.Errorf("collect: ingest: %w", err)}
 	}
 	return nil
