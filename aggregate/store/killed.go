@@ -233,10 +233,10 @@ GROUP BY producer, incarnation, epoch`, s.database, GapOpen, int(rebuildFor.Seco
 	return s.rebuild(ctx, sourceList(list), since.Add(-5*time.Minute).Truncate(time.Minute))
 }
 
-// missAfter records that everything after a process's last stored second, until now, is missing,
-// if the process has no gap of a restart: its marks are lost. Open are this second and those after
-// it that have fine windows. Rows that a process stored under several configurations count as one
-// process.
+// missAfter records that everything after a process's last stored second is missing, until the next
+// process began or, if its incarnation is no such time, until now. Processes that have a gap of a
+// restart are left out; the others lost their marks. Open are this second and those after it that have
+// fine windows. Rows that a process stored under several configurations count as one process.
 func (s *Store) missAfter(ctx context.Context, list []Run) error {
 	type process struct{ producer, incarnation uint64 }
 	unknown := make(map[process]bool)
@@ -260,6 +260,21 @@ func (s *Store) missAfter(ctx context.Context, list []Run) error {
 	if err != nil || len(unknown) == 0 { // the windows of all times take long to read
 		return err
 	}
+	next := make(map[process]uint64)
+	query = fmt.Sprintf(`SELECT of.producer, of.incarnation, min(later.incarnation) FROM
+(SELECT DISTINCT producer, incarnation FROM %[1]s.runs WHERE %[2]s) AS of
+INNER JOIN (SELECT DISTINCT producer, incarnation FROM %[1]s.runs) AS later ON of.producer = later.producer
+WHERE later.incarnation > of.incarnation GROUP BY of.producer, of.incarnation`, s.database, processes())
+	err = s.query(ctx, s.reader, "read runs", query, func(rows driver.Rows) error {
+		var p process
+		var incarnation uint64
+		err := rows.Scan(&p.producer, &p.incarnation, &incarnation)
+		next[p] = incarnation
+		return err
+	})
+	if err != nil {
+		return err
+	}
 	var gaps []Gap
 	query = fmt.Sprintf(`SELECT producer, incarnation, argMax(config_epoch, window_start), if(max(second), maxIf(window_start, second), min(window_start)), max(end) FROM
 (SELECT producer, incarnation, config_epoch, window_start, true AS second, window_start AS end FROM %[1]s.%[2]s WHERE %[4]s
@@ -276,6 +291,10 @@ GROUP BY producer, incarnation`,
 		from, to := last.Add(time.Second), time.Now()
 		if to.Before(from) {
 			to = from
+		}
+		// The incarnation of a live tap is the Unix time of its start in ns; other exporters may count.
+		if began := next[process{of.Producer, of.Incarnation}]; began > uint64(max(from.UnixNano(), 0)) && began < uint64(max(to.UnixNano(), 0)) {
+			to = time.Unix(0, int64(began))
 		}
 		gaps = append(gaps, Gap{Source: of, From: from, To: to, Reason: GapRestart},
 			Gap{Source: of, From: last, To: later(from, end.Add(time.Second-1).Truncate(time.Second)), Reason: GapOpen, Resolution: time.Second})

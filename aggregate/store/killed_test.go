@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -105,6 +106,50 @@ func TestEndKilledFine(t *testing.T) {
 			}
 			if n := faults(t, s)["fine windows exceed their second"]; n > 0 {
 				t.Errorf("verification finds fine windows above their second, %d times", n)
+			}
+		})
+	}
+}
+
+// TestEndKilledNext: what is missing after a killed process ends where the next one began.
+func TestEndKilledNext(t *testing.T) {
+	sequential(t)
+	now, began := time.Now(), testStart.Add(20*time.Second)
+	first := uint64(testStart.UnixNano())
+	for name, tt := range map[string]struct {
+		later []uint64  // incarnations
+		want  time.Time // end of the gap; zero: now
+	}{
+		"a start":         {later: []uint64{uint64(began.Add(time.Hour).UnixNano()), uint64(began.UnixNano())}, want: began},
+		"a count":         {later: []uint64{first + 1}},
+		"not yet":         {later: []uint64{uint64(now.Add(time.Hour).UnixNano())}},
+		"the highest one": {later: []uint64{math.MaxUint64}},
+		"none":            {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openStore(t)
+			run := Run{Source: aggregate.Source{Producer: 7, Incarnation: first, Epoch: 9}, Mode: RunLive, Name: "eth0"}
+			other := Run{Source: aggregate.Source{Producer: 8, Incarnation: first + 1e9, Epoch: 9}, Mode: RunLive, Name: "eth1"}
+			list := []Run{run, other}
+			for _, incarnation := range tt.later {
+				next := run
+				next.Incarnation = incarnation
+				list = append(list, next)
+			}
+			if err := s.BeginRuns(t.Context(), list); err != nil {
+				t.Fatal(err)
+			}
+			write(t, s, blocks([]row{delayRow(run.Source, 1, testStart, time.Second, 3)}))
+			if err := s.EndKilled(t.Context(), []Run{run}); err != nil {
+				t.Fatal(err)
+			}
+			var got time.Time
+			query := "SELECT window_to FROM csigscope.gaps FINAL WHERE reason = 'restart'"
+			if err := s.reader.QueryRow(t.Context(), query).Scan(&got); err != nil {
+				t.Fatal(err)
+			}
+			if tt.want.IsZero() && got.Before(now.Truncate(time.Second)) || !tt.want.IsZero() && !got.Equal(tt.want) {
+				t.Errorf("the gap ends at %s, want %s", got, tt.want)
 			}
 		})
 	}
