@@ -148,8 +148,6 @@ func annotate(n *yaml.Node, path string, comments map[string]string) {
 	}
 }
 
-func scalar(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }
-
 // styleSpec formats the document for readers: lists of small things on one line each, tag protocol
 // identifiers in hexadecimal.
 func styleSpec(doc *yaml.Node) {
