@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
@@ -74,7 +73,7 @@ func (o *Outbox) claim(logger *slog.Logger) ([]*outbox.Log, error) {
 	}
 	if len(logs) > 0 {
 		for _, dir := range denied {
-			logger.Warn("an outbox of another user is skipped, and its rows wait: give it to this user with chown -R", slog.String("outbox", dir), slog.String("owner", ownerOf(dir)))
+			logger.Warn("an outbox of another user is skipped, and its rows wait: give it to this user with chown -R", slog.String("outbox", dir))
 		}
 		return logs, nil
 	}
@@ -82,19 +81,6 @@ func (o *Outbox) claim(logger *slog.Logger) ([]*outbox.Log, error) {
 		return nil, fmt.Errorf("%w: %w", ErrOutbox, failure)
 	}
 	return nil, fmt.Errorf("open outbox %s: %w: %d commands write to this store already: end one of them, or name another folder with --outbox", o.Dir, outbox.ErrOwned, maxOutboxes)
-}
-
-// ownerOf names the owner of a file by number.
-func ownerOf(path string) string {
-	info, err := os.Stat(path)
-	if err != nil {
-		return "unknown"
-	}
-	is, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return "unknown"
-	}
-	return fmt.Sprintf("uid %d", is.Uid)
 }
 
 func (o *Outbox) options(dir string, logger *slog.Logger) outbox.Options {

@@ -64,7 +64,7 @@ func (v *verifier) findings(ctx context.Context) error {
 	if err := v.refer(ctx, of, "1", referring{source: recordSource, location: "location"}); err != nil {
 		return err
 	}
-	// Those of seq 0 are a collector's own, which counts them anew after a restart.
+	// A collector writes its own findings with seq 0. It counts them from zero after a restart.
 	return v.identified(ctx, of, "1", recordSource, "seq, kind, id, if(seq = 0, time_from, toDateTime64(0, 9, 'UTC'))")
 }
 

@@ -167,7 +167,7 @@ func TestVerifyRecords(t *testing.T) {
 			exec("INSERT INTO csigscope." + tt.table + " SELECT * FROM csigscope.kept_" + tt.table)
 		})
 	}
-	// A collector's own finding begins anew when the collector does.
+	// After a restart a collector writes its own finding with another beginning.
 	for _, from := range []string{"time_from", "time_from - toIntervalNanosecond(1)"} {
 		plantBy(t, s, "findings", "1", "producer", map[string]string{"seq": "0::UInt64", "time_from": from})
 	}

@@ -185,7 +185,7 @@ func (e *Engine) connect(ctx context.Context) (io.ReadCloser, error) {
 			e.cmd = cmd
 			e.mu.Unlock()
 		case errors.Is(err, errLocked) && errors.Is(refused, fs.ErrPermission):
-			return nil, fmt.Errorf("attach to engine in %s: %w: a command of another user%s runs it: end that command, or run it as the folder's owner", e.folder.path, refused, e.folder.socketOwner())
+			return nil, fmt.Errorf("attach to engine in %s: %w: a command of another user runs it: end that command, or run it as the folder's owner", e.folder.path, refused)
 		case errors.Is(err, errLocked):
 			// Another child is starting or ending: attach to it, or start the next one.
 			retry.Sleep(ctx, lockInterval)

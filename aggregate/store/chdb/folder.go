@@ -105,19 +105,6 @@ func (f folder) socket() string {
 	return f.socketFile()
 }
 
-// socketOwner names the user who runs the engine, by number, for an error; "" if nobody knows.
-func (f folder) socketOwner() string {
-	info, err := os.Lstat(f.socket())
-	if err != nil {
-		return ""
-	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return ""
-	}
-	return fmt.Sprintf(" (uid %d)", owner.Uid)
-}
-
 // placeSocket chooses the socket's path and removes remains of a crash there. The folder must be
 // locked. A path that is too long moves to a private folder below the system's temporary folder
 // and is recorded.

@@ -581,8 +581,8 @@ func onOneProcessor(t *testing.T) {
 	})
 }
 
-// runTimes runs the program on a frame exactly so many times, on a test that onOneProcessor keeps on a thread. Signals
-// wait meanwhile: the kernel ends a run at a signal, and the library then starts it anew from the first time.
+// runTimes runs the program on a frame exactly so many times, on a test that onOneProcessor keeps on a thread. It
+// holds signals back: the kernel ends a run at a signal, and the library then repeats the whole run.
 func (m *comparison) runTimes(frame []byte, times uint32) {
 	m.t.Helper()
 	var all, before unix.Sigset_t
