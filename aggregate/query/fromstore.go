@@ -148,8 +148,8 @@ func (r storeReader) Findings(ctx context.Context, q FindingQuestion) ([]Finding
 }
 
 // Missing implements Records.
-func (r storeReader) Missing(ctx context.Context, from, to time.Time) ([]Span, error) {
-	list, err := r.store.Missing(ctx, from, to)
+func (r storeReader) Missing(ctx context.Context, from, to time.Time, length time.Duration) ([]Span, error) {
+	list, err := r.store.Missing(ctx, from, to, length)
 	return list, asked(err)
 }
 

@@ -192,8 +192,8 @@ func (m *meteredReader) Findings(ctx context.Context, q FindingQuestion) ([]Find
 }
 
 // Missing implements Records.
-func (m *meteredReader) Missing(ctx context.Context, from, to time.Time) ([]Span, error) {
-	return meter(ctx, func(ctx context.Context) ([]Span, error) { return m.r.Missing(ctx, from, to) }, func([]Span) int { return 0 })
+func (m *meteredReader) Missing(ctx context.Context, from, to time.Time, length time.Duration) ([]Span, error) {
+	return meter(ctx, func(ctx context.Context) ([]Span, error) { return m.r.Missing(ctx, from, to, length) }, func([]Span) int { return 0 })
 }
 
 // CountProducers implements Records.

@@ -39,7 +39,7 @@ func everyMethod(ctx context.Context, r query.Reader) map[string]error {
 	_, failed["CellLocations"] = r.CellLocations(ctx, q)
 	_, failed["Flows"] = r.Flows(ctx, query.FlowQuestion{Signal: q.Signal, From: q.From, To: q.To, Limit: 3})
 	_, failed["Findings"] = r.Findings(ctx, query.FindingQuestion{From: q.From, To: q.To, Limit: 3})
-	_, failed["Missing"] = r.Missing(ctx, q.From, q.To)
+	_, failed["Missing"] = r.Missing(ctx, q.From, q.To, time.Second)
 	_, failed["CountProducers"] = r.CountProducers(ctx, q.From, q.To)
 	return failed
 }

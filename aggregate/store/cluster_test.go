@@ -70,6 +70,7 @@ func TestOnCluster(t *testing.T) {
 		{"CoverageWindows", TestCoverageWindows},
 		{"CoverageCells", TestCoverageCells},
 		{"CountProducers", TestCountProducers},
+		{"ResolutionOfProcesses", TestResolutionOfProcesses},
 		{"Missing", TestMissing},
 		{"ReplaysSupersede", TestReplaysSupersede},
 		{"PinnedNames", TestPinnedNames},

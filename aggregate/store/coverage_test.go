@@ -133,21 +133,28 @@ func TestMissing(t *testing.T) {
 	if err := s.WriteGaps(t.Context(), []Gap{{Source: aggregate.Source{Producer: 9}, From: testStart, To: at(time.Minute), Reason: GapDrops, Observations: 5}}); err != nil {
 		t.Fatal(err)
 	}
-	for _, tt := range []struct {
-		from, to time.Duration
-		want     []Span
-	}{
-		{0, time.Minute, []Span{{at(time.Second), at(3500 * time.Millisecond)}, {at(5 * time.Second), at(6 * time.Second)}}},
-		{2 * time.Second, 3 * time.Second, []Span{{at(2 * time.Second), at(3 * time.Second)}}},
-		{0, time.Second, nil},
-		{6 * time.Second, time.Minute, nil},
-	} {
-		got, err := s.Missing(t.Context(), at(tt.from), at(tt.to))
-		if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
-			t.Errorf("%s to %s: %v (-want +got):\n%s", tt.from, tt.to, err, diff)
+	for length, from := range map[time.Duration]time.Duration{time.Second: time.Hour, time.Minute: 2 * time.Hour} {
+		if err := s.WriteGaps(t.Context(), []Gap{{Source: aggregate.Source{Producer: 9}, From: at(from), To: at(from + time.Hour), Reason: gapTrimmed, Resolution: length, Rows: 5}}); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if _, err := s.Missing(t.Context(), testStart, testStart); err == nil {
+	for _, tt := range []struct {
+		from, to, length time.Duration
+		want             []Span
+	}{
+		{0, time.Minute, time.Second, []Span{{at(time.Second), at(3500 * time.Millisecond)}, {at(5 * time.Second), at(6 * time.Second)}}},
+		{2 * time.Second, 3 * time.Second, time.Minute, []Span{{at(2 * time.Second), at(3 * time.Second)}}},
+		{0, time.Second, time.Second, nil},
+		{6 * time.Second, time.Minute, time.Second, nil},
+		{time.Minute, 4 * time.Hour, time.Millisecond, []Span{{at(time.Hour), at(2 * time.Hour)}}},
+		{time.Minute, 4 * time.Hour, time.Minute, []Span{{at(2 * time.Hour), at(3 * time.Hour)}}},
+	} {
+		got, err := s.Missing(t.Context(), at(tt.from), at(tt.to), tt.length)
+		if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
+			t.Errorf("%s to %s, windows of %s: %v (-want +got):\n%s", tt.from, tt.to, tt.length, err, diff)
+		}
+	}
+	if _, err := s.Missing(t.Context(), testStart, testStart, time.Second); err == nil {
 		t.Error("an empty range: no error")
 	}
 }

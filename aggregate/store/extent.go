@@ -15,6 +15,7 @@ import (
 // Extent is the range of stored windows. It is empty when First equals Last.
 type Extent struct {
 	First, Last time.Time       // start of the first window, end of the last one
+	Seconds     time.Time       // start of the first window of 1 s; Last if there are longer ones only
 	Resolutions []time.Duration // ascending; those below 1 s are of the last 10 min
 
 	// Signals, Observations and Heavy cover the last 24 hours before Last, tags and reflections
@@ -25,6 +26,12 @@ type Extent struct {
 
 // Empty reports whether nothing is stored.
 func (e Extent) Empty() bool { return !e.First.Before(e.Last) || len(e.Signals) == 0 }
+
+// OnlyMinutes reports whether a range begins where the store has windows of 1 min, and those of 1 s are no
+// longer stored.
+func (e Extent) OnlyMinutes(from time.Time) bool {
+	return from.Before(e.Seconds) && e.First.Before(e.Seconds)
+}
 
 // recent is the time before Last in which Extent looks for signals.
 const recent = 24 * time.Hour
@@ -60,7 +67,10 @@ func (s *Store) Extent(ctx context.Context) (Extent, error) {
 	if whole.empty() || len(e.Resolutions) == 0 { // the second if the fine windows expired meanwhile
 		return e, nil
 	}
-	e.First, e.Last = whole.first, whole.last
+	e.First, e.Last, e.Seconds = whole.first, whole.last, seconds.first
+	if seconds.empty() && !minutes.empty() {
+		e.Seconds = e.Last
+	}
 	return e, s.totals(ctx, &e, seconds, minutes)
 }
 

@@ -238,7 +238,6 @@ GROUP BY producer, incarnation, epoch`, s.database, GapOpen, int(rebuildFor.Seco
 // restart are left out; the others lost their marks. Open are this second and those after it that have
 // fine windows. Rows that a process stored under several configurations count as one process.
 func (s *Store) missAfter(ctx context.Context, list []Run) error {
-	type process struct{ producer, incarnation uint64 }
 	unknown := make(map[process]bool)
 	for _, r := range list {
 		unknown[process{r.Producer, r.Incarnation}] = true

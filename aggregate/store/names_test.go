@@ -92,12 +92,18 @@ func TestExtent(t *testing.T) {
 	write(t, s, blocks([]row{r}))
 	e, err = s.Extent(ctx)
 	want := Extent{
-		First: testStart.Add(time.Second), Last: testStart.Add(91 * time.Second),
+		First: testStart.Add(time.Second), Last: testStart.Add(91 * time.Second), Seconds: testStart.Add(time.Second),
 		Resolutions: []time.Duration{10 * time.Millisecond, time.Second, time.Minute},
 		Signals:     []csig.Signal{csig.MinABW, csig.MinABWRatio}, Observations: 1800, Heavy: 360,
 	}
 	if diff := cmp.Diff(want, e); err != nil || diff != "" {
 		t.Errorf("all resolutions: %v (-want +got):\n%s", err, diff)
+	}
+	later := testStart.Add(time.Hour)
+	for from, minutes := range map[time.Time]bool{testStart: true, later.Add(-time.Second): true, later: false} {
+		if trimmed := (Extent{First: testStart, Seconds: later}); trimmed.OnlyMinutes(from) != minutes || want.OnlyMinutes(from) {
+			t.Errorf("only minutes from %s: %t without the first hour, %t with all windows", from, trimmed.OnlyMinutes(from), want.OnlyMinutes(from))
+		}
 	}
 	checkSignals(t, s, r)
 }

@@ -72,10 +72,6 @@ func orZero(t time.Time) time.Time {
 // ExpectFor before its end and were not forgotten since.
 type ProducerCounts struct{ Expected, Present uint64 }
 
-// unclosed is how long after the start of a minute its rows may still be missing: those of its
-// seconds come first.
-const unclosed = 5 * time.Minute
-
 // CountProducers counts the producers of a range. It reads five columns of the rows of 1 min, and
 // those of 1 s at the end of the range.
 func (s *Store) CountProducers(ctx context.Context, from, to time.Time) (c ProducerCounts, err error) {
@@ -106,9 +102,8 @@ const ofRuns = "producer, incarnation, config_epoch"
 // time at which the window was stored.
 func (s *Store) lastWindows(g int, columns string, from, to time.Time) string {
 	at := resolutionTableAt(g)
-	return fmt.Sprintf(`SELECT %[6]s, max(window_start) AS last, max(least(window_start, toDateTime64(stored_at, 9, 'UTC'))) AS written FROM %[1]s.%[2]s
-WHERE %[3]s(window_start) >= %[3]s(toDateTime64('%[4]s', 9, 'UTC')) AND window_start >= '%[4]s' AND window_start < '%[5]s'
-GROUP BY %[6]s`, s.database, at.table(), at.KeyStart, stamp(from), stamp(to), columns)
+	return fmt.Sprintf(`SELECT %[4]s, max(window_start) AS last, max(least(window_start, toDateTime64(stored_at, 9, 'UTC'))) AS written FROM %[1]s.%[2]s
+WHERE %[3]s GROUP BY %[4]s`, s.database, at.table(), at.during(from, to), columns)
 }
 
 // Forget tells collectors not to expect a producer until it starts or writes again, in a minute that

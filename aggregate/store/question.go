@@ -23,8 +23,8 @@ type Question struct {
 	From, To time.Time
 
 	// Resolution is the length of the windows to read: 1 min, 1 s or less. For 0 it is the
-	// coarser of 1 min and 1 s that divides From, To and Step and covers the range. Rows below
-	// 1 s may exist for congested cells only.
+	// coarser of 1 min and 1 s that divides From, To and Step and covers the range for every
+	// producer. Rows below 1 s may exist for congested cells only.
 	Resolution time.Duration
 	// Step is the length of the windows of the answer; see CellWindows.
 	Step time.Duration
@@ -149,7 +149,8 @@ func (s *Store) resolveAmong(ctx context.Context, q *Question, windowed bool, co
 	return q.check(windowed)
 }
 
-// coarsest returns the coarsest resolution with the same answer as the finest.
+// coarsest returns 1 min if the windows of 1 min have the same sums as those of 1 s, or if its first windows
+// of 1 s are no longer stored. Otherwise it returns 1 s.
 func (s *Store) coarsest(ctx context.Context, q *Question, windowed bool, condition string) (time.Duration, error) {
 	divides := func(d time.Duration) bool {
 		return q.From.UnixNano()%int64(d) == 0 && q.To.UnixNano()%int64(d) == 0 && (!windowed || q.Step%d == 0)
@@ -160,38 +161,24 @@ func (s *Store) coarsest(ctx context.Context, q *Question, windowed bool, condit
 	case !divides(time.Minute):
 		return time.Second, nil
 	}
-	seconds, err := s.lastWindow(ctx, q, secondTable, condition)
-	if err != nil {
-		return 0, err
+	first, err := s.firstWindow(ctx, minuteTable, q.From, q.To, condition)
+	if err != nil || first.IsZero() {
+		return time.Second, err
 	}
-	minutes, err := s.lastWindow(ctx, q, minuteTable, condition)
-	if err != nil {
-		return 0, err
+	if ahead, err := s.ahead(ctx, q); err != nil || !ahead {
+		return time.Minute, err
 	}
-	// A minute closes long after its last second: until then seconds cover more.
-	if minutes.IsZero() || seconds.Sub(minutes) >= time.Minute {
-		return time.Second, nil
+	// Windows of 1 s are kept for a shorter time.
+	if second, err := s.firstWindow(ctx, secondTable, first, first.Add(time.Minute), condition); err != nil || second.IsZero() {
+		return time.Minute, err
 	}
-	return time.Minute, nil
+	return time.Second, nil
 }
 
-// lastWindow is the start of the last window in the range with rows of a condition, zero without one.
-func (s *Store) lastWindow(ctx context.Context, q *Question, g int, condition string) (time.Time, error) {
+// firstWindow returns the start of the first window in a range with rows of a condition, zero without one.
+func (s *Store) firstWindow(ctx context.Context, g int, from, to time.Time, condition string) (first time.Time, err error) {
 	at := resolutionTableAt(g)
-	query := fmt.Sprintf(`SELECT max(window_start) AS last, count() AS n FROM %s.%s
-WHERE %s AND %[4]s(window_start) >= %[4]s(toDateTime64('%[5]s', 9, 'UTC')) AND window_start >= '%[5]s' AND window_start < '%[6]s'`,
-		s.database, at.table(), condition, at.KeyStart, stamp(q.From), stamp(q.To))
-	var last time.Time
-	err := s.query(ctx, s.reader, "read last window", query, func(rows driver.Rows) error {
-		var n uint64
-		var t time.Time
-		if err := rows.Scan(&t, &n); err != nil {
-			return err
-		}
-		if n > 0 {
-			last = t
-		}
-		return nil
-	})
-	return last, err
+	query := fmt.Sprintf("SELECT min(window_start) FROM %s.%s WHERE %s AND %s", s.database, at.table(), condition, at.during(from, to))
+	err = s.query(ctx, s.reader, "read first window", query, func(rows driver.Rows) error { return rows.Scan(&first) })
+	return orZero(first), err
 }

@@ -37,6 +37,16 @@ func (g resolutionTable) Fine() bool { return g.Length == 0 }
 
 func (g resolutionTable) table() string { return "partials_" + g.Suffix }
 
+// during is the SQL condition for windows that start in a range. Functions of later times than those that
+// can be stored overflow.
+func (g resolutionTable) during(from, to time.Time) string {
+	if _, end := Everything(); to.After(end) {
+		to = end
+	}
+	return fmt.Sprintf("window_start >= '%[1]s' AND window_start < '%[2]s' AND indexHint(%[3]s(window_start) >= %[3]s(toDateTime64('%[1]s', 9, 'UTC')), %[3]s(window_start) <= %[3]s(toDateTime64('%[2]s', 9, 'UTC')))",
+		stamp(from), stamp(to), g.KeyStart)
+}
+
 const (
 	fineTable = iota
 	secondTable

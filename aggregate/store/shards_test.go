@@ -342,6 +342,14 @@ func TestClusterQuestions(t *testing.T) {
 	} {
 		_ = readStrings(t, s, "SELECT toString(count()) FROM "+view)
 	}
+	killed := aggregate.Source{Producer: 1 << 40}
+	if err := s.BeginRun(t.Context(), Run{Source: killed, Mode: RunLive}); err != nil {
+		t.Fatal(err)
+	}
+	write(t, s, blocks([]row{delayRow(killed, 1, testStart, time.Second, 1)}))
+	if ahead, err := s.ahead(t.Context(), &q); err != nil || !ahead {
+		t.Errorf("seconds of a killed process without a minute: %t, %v", ahead, err)
+	}
 	found := map[string]bool{}
 	err = s.Verify(t.Context(), VerifyOptions{Now: time.Now()}, func(f Finding) error {
 		found[f.Check+" in "+f.Table] = true

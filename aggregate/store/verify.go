@@ -106,7 +106,7 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions, found func(Finding)
 func (v *verifier) wholeDay(ctx context.Context, g int, day time.Time) error {
 	table := resolutionTableAt(g + 1).table()
 	query := fmt.Sprintf("SELECT countIf(stored_at > '%s'), anyIf(%s, stored_at > '%[1]s') FROM %[3]s.%[4]s WHERE %[5]s",
-		v.expired(g), rowExample(g+1), v.database, table, during(g+1, day, 24*time.Hour))
+		v.expired(g), rowExample(g+1), v.database, table, resolutionTableAt(g+1).during(day, day.Add(24*time.Hour)))
 	return v.report(ctx, Finding{Check: "finer windows of the whole day are gone", Table: table, Day: day, Info: true}, query)
 }
 
@@ -188,13 +188,6 @@ func (v *verifier) slots(ctx context.Context, table string, length time.Duration
 	return list, err
 }
 
-// during is the condition for the windows of a table that start in a piece of time.
-func during(g int, from time.Time, length time.Duration) string {
-	key, to := resolutionTableAt(g).KeyStart, from.Add(length)
-	return fmt.Sprintf("window_start >= '%[1]s' AND window_start < '%[2]s' AND indexHint(%[3]s(window_start) >= %[3]s(toDateTime64('%[1]s', 9, 'UTC')), %[3]s(window_start) <= %[3]s(toDateTime64('%[2]s', 9, 'UTC')))",
-		stamp(from), stamp(to), key)
-}
-
 // report runs a query for a count and an example of a violation.
 func (v *verifier) report(ctx context.Context, f Finding, query string) error {
 	err := v.ask(ctx, query, func(rows driver.Rows) error { return rows.Scan(&f.Count, &f.Example) })
@@ -216,7 +209,7 @@ func (v *verifier) day(ctx context.Context, g int, day time.Time) error {
 		return err
 	}
 	table := resolutionTableAt(g).table()
-	return v.duplicates(ctx, Finding{Table: table, Day: day}, during(g, day, 24*time.Hour))
+	return v.duplicates(ctx, Finding{Table: table, Day: day}, resolutionTableAt(g).during(day, day.Add(24*time.Hour)))
 }
 
 // rowExample is an expression that describes one row.
@@ -235,7 +228,7 @@ func (v *verifier) identities(ctx context.Context, g int, day time.Time) error {
 	if resolutionTableAt(g).Fine() {
 		length = "resolution_ns"
 	}
-	return v.each(ctx, Finding{Table: resolutionTableAt(g).table(), Day: day}, rowExample(g), during(g, day, 24*time.Hour), []check{
+	return v.each(ctx, Finding{Table: resolutionTableAt(g).table(), Day: day}, rowExample(g), resolutionTableAt(g).during(day, day.Add(24*time.Hour)), []check{
 		{"min above max", "min > max"},
 		{"heavy above observations", "heavy > observations"},
 		{"untouched and trimmed above observations", "toUInt128(untouched) + trimmed > observations"},

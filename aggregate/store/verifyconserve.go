@@ -66,7 +66,7 @@ func (v *verifier) hold(ctx context.Context, g int, day time.Time) error {
 		return nil
 	}
 	query := fmt.Sprintf("SELECT producer, incarnation, config_epoch, %s FROM %s.%s FINAL WHERE %s GROUP BY producer, incarnation, config_epoch LIMIT %d",
-		saturated("sum(toUInt128(observations))"), v.database, resolutionTableAt(g).table(), during(g, day, 24*time.Hour), maxVerifyRows)
+		saturated("sum(toUInt128(observations))"), v.database, resolutionTableAt(g).table(), resolutionTableAt(g).during(day, day.Add(24*time.Hour)), maxVerifyRows)
 	return v.add(ctx, query, func(h *holding, n uint64) {
 		h.there[g] = aggregate.AddSat(h.there[g], n)
 		h.rows[g] = true

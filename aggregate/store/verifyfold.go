@@ -20,12 +20,12 @@ func (v *verifier) folds(ctx context.Context, g int, day time.Time) error {
 		piece, check = 5*time.Minute, "fine windows exceed their second"
 	}
 	table := resolutionTableAt(g).table()
-	pieces, err := v.slots(ctx, table, piece, during(g, day, 24*time.Hour))
+	pieces, err := v.slots(ctx, table, piece, resolutionTableAt(g).during(day, day.Add(24*time.Hour)))
 	if err != nil {
 		return err
 	}
 	if g == secondTable {
-		more, err := v.slots(ctx, resolutionTableAt(minuteTable).table(), piece, during(minuteTable, day, 24*time.Hour))
+		more, err := v.slots(ctx, resolutionTableAt(minuteTable).table(), piece, resolutionTableAt(minuteTable).during(day, day.Add(24*time.Hour)))
 		if err != nil {
 			return err
 		}
@@ -82,14 +82,14 @@ func (v *verifier) fold(g int, from time.Time, piece time.Duration) string {
 	side := func(n, g int, resolution string) string {
 		return fmt.Sprintf(`SELECT %d AS side, %s AS step, intDiv(toUnixTimestamp64Nano(window_start), %d) AS slot, producer, incarnation, config_epoch, signal, source_kind, src_group, dst_group, stored_at, min, max, %s
 FROM %s.%s FINAL WHERE %s AND %s`,
-			n, resolution, length, strings.Join(counters, ", "), v.database, resolutionTableAt(g).table(), during(g, from, piece), v.done())
+			n, resolution, length, strings.Join(counters, ", "), v.database, resolutionTableAt(g).table(), resolutionTableAt(g).during(from, from.Add(piece)), v.done())
 	}
 	finer, coarser := side(0, g, "toUInt64(0)"), side(1, g+1, "toUInt64(0)")
 	if resolutionTableAt(g).Fine() {
 		// Each length of fine windows is compared with the same second.
 		finer = side(0, g, "resolution_ns")
 		coarser = fmt.Sprintf("SELECT side, arrayJoin((SELECT groupUniqArray(%d)(resolution_ns) FROM %s.%s WHERE %s)) AS step, * EXCEPT (side, step) FROM (%s)",
-			maxFineResolutions, v.database, resolutionTableAt(g).table(), during(g, from, piece), coarser)
+			maxFineResolutions, v.database, resolutionTableAt(g).table(), resolutionTableAt(g).during(from, from.Add(piece)), coarser)
 	}
 	comparison := "!="
 	if resolutionTableAt(g).Fine() {
@@ -126,7 +126,7 @@ WHERE oldest > '%[6]s' AND (%[7]s) AND (slot, producer, incarnation, config_epoc
 // overflown is the query for windows of producers past their key budget.
 func (v *verifier) overflown(g int, length int64, from time.Time, piece time.Duration) string {
 	return fmt.Sprintf("SELECT intDiv(toUnixTimestamp64Nano(window_start), %d), producer, incarnation, config_epoch FROM %s.%s WHERE src_group = 1 AND %s",
-		length, v.database, resolutionTableAt(g).table(), during(g, from, piece))
+		length, v.database, resolutionTableAt(g).table(), resolutionTableAt(g).during(from, from.Add(piece)))
 }
 
 // expiryMargin is how long before its time a row counts as expired.

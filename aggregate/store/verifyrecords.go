@@ -154,7 +154,7 @@ GROUP BY %[1]s
 )
 WHERE flows > 0 AND (named > there OR named_heavy > there_heavy OR whole AND (named, named_heavy) != (there, there_heavy)) AND oldest > '%[8]s'
 AND (producer, incarnation, config_epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[3]s.current_gaps WHERE reason NOT IN %[9]s)`,
-		key, length, v.database, flowsDuring(from, time.Hour), v.done(), resolutionTableAt(g).table(), during(g, from, time.Hour), v.outlived(g), neverTaken, unnamed)
+		key, length, v.database, flowsDuring(from, time.Hour), v.done(), resolutionTableAt(g).table(), resolutionTableAt(g).during(from, from.Add(time.Hour)), v.outlived(g), neverTaken, unnamed)
 }
 
 // outlived is the time of storing before which rows of a table may have expired.

@@ -64,7 +64,7 @@ WHERE (producer, incarnation, shard) NOT IN (SELECT producer, incarnation, argMi
 
 // references checks that ids in rows have names, runs and configurations.
 func (v *verifier) references(ctx context.Context, g int, day time.Time) error {
-	return v.refer(ctx, Finding{Table: resolutionTableAt(g).table(), Day: day}, during(g, day, 24*time.Hour), referring{
+	return v.refer(ctx, Finding{Table: resolutionTableAt(g).table(), Day: day}, resolutionTableAt(g).during(day, day.Add(24*time.Hour)), referring{
 		source: sourceColumns, groups: "arrayJoin([src_group, dst_group])", location: "location",
 	})
 }

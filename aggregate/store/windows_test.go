@@ -130,6 +130,9 @@ func TestResolution(t *testing.T) {
 		resolution: int64(time.Second), signal: uint8(csig.MinABWRatio), kind: 1,
 		src: 10, dst: 11, location: 5, observations: 20,
 	}
+	if err := s.BeginRun(t.Context(), Run{Source: r.source, Mode: RunLive}); err != nil {
+		t.Fatal(err)
+	}
 	for i := range 120 {
 		r.window = testStart.Add(time.Duration(i) * time.Second).UnixNano()
 		write(t, s, blocks([]row{r}))
@@ -161,6 +164,66 @@ func TestResolution(t *testing.T) {
 	_, err := s.Cells(t.Context(), Question{Signal: csig.MinABWRatio, From: testStart, To: testStart.Add(time.Millisecond)})
 	if !errors.Is(err, ErrQuestion) {
 		t.Errorf("range below 1 s without a resolution: %v", err)
+	}
+}
+
+// TestResolutionOfProcesses: windows of 1 min answer if every process has them up to its last second.
+// Otherwise windows of 1 s answer, while they are stored.
+func TestResolutionOfProcesses(t *testing.T) {
+	sequential(t)
+	s := openStore(t)
+	first, second, otherEpoch := aggregate.Source{Producer: 1, Incarnation: 1, Epoch: 1}, aggregate.Source{Producer: 2}, aggregate.Source{Producer: 1, Incarnation: 1, Epoch: 2}
+	before, replay := aggregate.Source{Producer: 3, Incarnation: 1}, aggregate.Source{Producer: 3, Incarnation: 2}
+	later := aggregate.Source{Producer: 4, Incarnation: uint64(testStart.Add(10 * time.Minute).UnixNano())}
+	if err := s.BeginRuns(t.Context(), []Run{
+		{Source: first, Mode: RunLive}, {Source: otherEpoch, Mode: RunLive}, {Source: second, Mode: RunLive},
+		{Source: later, Mode: RunLive}, {Source: before, Mode: RunReplay}, {Source: replay, Mode: RunReplay},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.EndRun(t.Context(), Run{Source: replay, Mode: RunReplay}); err != nil {
+		t.Fatal(err)
+	}
+	type stored struct {
+		source           aggregate.Source
+		seconds, minutes []int // the minutes in which it has a row of 1 s, of 20 observations, and of 1 min, of one
+	}
+	for i, c := range []struct {
+		name string
+		to   int // minute
+		of   [2]stored
+		want uint64 // observations
+	}{
+		{"one began within the range and was killed before it closed a minute", 20, [2]stored{{first, []int{0, 19}, []int{0, 19}}, {later, []int{11}, nil}}, 60},
+		{"all minutes are closed", 2, [2]stored{{first, []int{0, 1}, []int{0, 1}}, {second, []int{0, 1}, []int{0, 1}}}, 4},
+		{"one was killed before it closed its last minute", 2, [2]stored{{first, []int{0, 1}, []int{0, 1}}, {second, []int{0, 1}, []int{0}}}, 80},
+		{"one was killed before it closed a minute", 3, [2]stored{{first, []int{0, 1, 2}, []int{0, 1, 2}}, {second, []int{0}, nil}}, 80},
+		{"one fell silent", 2, [2]stored{{first, []int{0, 1}, []int{0, 1}}, {second, []int{0}, []int{0}}}, 3},
+		{"all fell silent", 2, [2]stored{{first, []int{0}, []int{0}}, {second, []int{0}, []int{0}}}, 2},
+		{"the first seconds are no longer stored", 3, [2]stored{{first, []int{2}, []int{0, 1}}, {second, []int{2}, []int{0, 1}}}, 4},
+		{"new settings within a minute", 2, [2]stored{{first, []int{0, 1}, []int{0}}, {otherEpoch, []int{1}, []int{1}}}, 2},
+		{"an unfinished replay that was repeated", 2, [2]stored{{before, []int{0, 1}, nil}, {replay, []int{0, 1}, []int{0, 1}}}, 2},
+	} {
+		from := testStart.Add(time.Duration(i) * time.Hour)
+		var rows []row
+		for _, p := range c.of {
+			r := row{source: p.source, signal: uint8(csig.MinABWRatio), kind: 1, src: 10, dst: 11, location: 5}
+			add := func(at time.Time, resolution time.Duration, observations uint64) {
+				r.window, r.resolution, r.observations, r.seq = at.UnixNano(), int64(resolution), observations, uint64(i*100+len(rows))
+				rows = append(rows, r)
+			}
+			for _, m := range p.seconds {
+				add(from.Add(time.Duration(m)*time.Minute+30*time.Second), time.Second, 20)
+			}
+			for _, m := range p.minutes {
+				add(from.Add(time.Duration(m)*time.Minute), time.Minute, 1)
+			}
+		}
+		write(t, s, blocks(rows))
+		cells, err := s.Cells(t.Context(), Question{Signal: csig.MinABWRatio, From: from, To: from.Add(time.Duration(c.to) * time.Minute)})
+		if err != nil || len(cells) != 1 || cells[0].Observations != c.want {
+			t.Errorf("%s: %+v, %v; want %d observations", c.name, cells, err, c.want)
+		}
 	}
 }
 

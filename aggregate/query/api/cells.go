@@ -337,7 +337,7 @@ func (a *API) pastPath(ctx context.Context, in *wire.PathRequest) (*answer, erro
 	if err != nil {
 		return nil, err
 	}
-	missing, err := a.Reader.Missing(ctx, q.From, q.To)
+	missing, err := a.Reader.Missing(ctx, q.From, q.To, q.length)
 	if err != nil {
 		return nil, err
 	}

@@ -27,18 +27,23 @@ import (
 // pastQuestion is a question to the store about one signal.
 type pastQuestion struct {
 	query.Question
-	last time.Time // end of the last stored window
+	last   time.Time     // end of the last stored window
+	length time.Duration // 1 s, or 1 min if the first windows of 1 s are no longer stored; From and To are multiples
 }
 
 func (a *API) question(ctx context.Context, in subject, when times) (q pastQuestion, err error) {
 	if q.From, q.To, _, err = historyOf(when); err != nil {
 		return q, err
 	}
-	q.Step = q.To.Sub(q.From)
 	extent, err := a.stored(ctx)
 	if err != nil {
 		return q, err
 	}
+	if q.length = time.Second; extent.OnlyMinutes(q.From) {
+		q.length = time.Minute
+		q.From, q.To = q.From.Truncate(time.Minute), q.To.Add(time.Minute-1).Truncate(time.Minute)
+	}
+	q.Step = q.To.Sub(q.From)
 	// A replay that was interrupted early has stored fine windows only.
 	if n := len(extent.Resolutions); n > 0 && extent.Resolutions[n-1] < time.Second {
 		q.Resolution = extent.Resolutions[n-1]
@@ -66,6 +71,7 @@ type scope struct {
 	names   *names
 	about   *wire.About
 	windows []*table.Window // of the state
+	length  time.Duration   // of history, see pastQuestion
 }
 
 func (a *API) scope(ctx context.Context, s *table.State, in ranged) (on scope, err error) {
@@ -75,7 +81,7 @@ func (a *API) scope(ctx context.Context, s *table.State, in ranged) (on scope, e
 		if err != nil {
 			return on, err
 		}
-		on.Question, on.about = q.Question, a.pastAbout(q)
+		on.Question, on.about, on.length = q.Question, a.pastAbout(q), q.length
 		on.names, err = a.history().get(ctx)
 		return on, err
 	}

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -187,6 +188,54 @@ func TestPastPath(t *testing.T) {
 	for target, code := range map[string]int{"src=rack1&dst=rack1": 404, "src=pod1&dst=rack1": 422, "src=nobody&dst=rack1": 422} {
 		if w := s.get(t, "/api/v1/path?"+target+"&"+past); w.Code != code {
 			t.Errorf("%s: %d %s", target, w.Code, w.Body)
+		}
+	}
+}
+
+// trimmed is a store without the windows of 1 s before a time, whose questions about windows are recorded.
+type trimmed struct {
+	*querytest.Memory
+	before time.Time
+	asked  []query.Question
+}
+
+func (r *trimmed) Extent(ctx context.Context) (query.Extent, error) {
+	e, err := r.Memory.Extent(ctx)
+	e.Seconds = r.before
+	return e, err
+}
+
+func (r *trimmed) LocationWindows(ctx context.Context, q query.Question) ([]aggregate.LocationWindow, error) {
+	r.asked = append(r.asked, q)
+	return r.Memory.LocationWindows(ctx, q)
+}
+
+// TestPastTrimmed: a range that begins before the first stored second is widened to whole minutes, and
+// states of links come from windows of 1 min.
+func TestPastTrimmed(t *testing.T) {
+	_, store := newHistory(t)
+	for _, c := range []struct {
+		name       string
+		before     time.Time
+		wantTo     time.Time
+		wantLength time.Duration
+	}{
+		{"all seconds", begin, begin.Add(10 * time.Second), time.Second},
+		{"later seconds", begin.Add(5 * time.Second), begin.Add(time.Minute), time.Minute},
+	} {
+		r := &trimmed{Memory: store, before: c.before}
+		s := newServed(t, 4, func(o *api.Config) { o.Memory, o.Names, o.Reader = nil, nil, r })
+		for path, about := range map[string]*wire.About{
+			"cells": read[wire.CellsResponse](t, s.get(t, "/api/v1/cells?"+past)).About,
+			"path":  read[wire.PathResponse](t, s.get(t, "/api/v1/path?src=rack1&dst=rack2&"+past)).About,
+			"links": read[wire.LinksResponse](t, s.get(t, "/api/v1/links?"+past)).About,
+		} {
+			if !about.From.AsTime().Equal(begin) || !about.To.AsTime().Equal(c.wantTo) {
+				t.Errorf("%s, %s: from %s to %s, want to %s", c.name, path, about.From.AsTime(), about.To.AsTime(), c.wantTo)
+			}
+		}
+		if len(r.asked) != 1 || r.asked[0].Resolution != c.wantLength || !r.asked[0].To.Equal(c.wantTo) {
+			t.Errorf("%s: links ask for %+v, want windows of %s", c.name, r.asked, c.wantLength)
 		}
 	}
 }

@@ -95,13 +95,9 @@ func (a *API) linksOf(ctx context.Context, s *table.State, on *scope, f *fabric.
 	})
 }
 
-// linkFlows asks for the flows that are counted at links: flows of minutes if the range is long.
+// linkFlows asks for the flows that are counted at links.
 func linkFlows(on *scope) query.FlowQuestion {
-	q := query.FlowQuestion{Signal: on.Signal, From: on.From, To: on.To, Resolution: time.Second, MinHeavy: 1, Limit: maxRecords}
-	if on.To.Sub(on.From) > time.Hour {
-		q.Resolution = time.Minute
-	}
-	return q
+	return query.FlowQuestion{Signal: on.Signal, From: on.From, To: on.To, Resolution: on.decidingLength(), MinHeavy: 1, Limit: maxRecords}
 }
 
 func (a *API) makeLinks(ctx context.Context, s *table.State, on *scope, f *fabric.Fabric) (*query.Links, error) {
@@ -109,16 +105,17 @@ func (a *API) makeLinks(ctx context.Context, s *table.State, on *scope, f *fabri
 	if err != nil {
 		return nil, err
 	}
-	recent, err := a.recent(ctx, s, on, decidingLength(on.From, on.To))
+	recent, err := a.recent(ctx, s, on, on.decidingLength())
 	if err != nil {
 		return nil, err
 	}
 	return query.NewLinks(on.Signal, rows, recent, f, on.names.describe), nil
 }
 
-// decidingLength is the length of the stored windows that decide the states of links in a range.
-func decidingLength(from, to time.Time) time.Duration {
-	if to.Sub(from) > time.Hour {
+// decidingLength is the length of the stored windows that decide the states of links, and of the flows at
+// them: 1 min if the range is long.
+func (on *scope) decidingLength() time.Duration {
+	if on.length == time.Minute || on.To.Sub(on.From) > time.Hour {
 		return time.Minute
 	}
 	return time.Second

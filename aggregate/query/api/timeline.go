@@ -91,7 +91,7 @@ func (a *API) pastTimeline(ctx context.Context, in *wire.TimelineRequest) (*answ
 	if err != nil {
 		return nil, err
 	}
-	missing, err := a.Reader.Missing(ctx, q.From, q.To)
+	missing, err := a.Reader.Missing(ctx, q.From, q.To, min(q.length, q.Step))
 	if err != nil {
 		return nil, err
 	}

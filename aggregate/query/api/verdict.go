@@ -84,7 +84,7 @@ func (a *API) makeVerdict(ctx context.Context, s *table.State, on *scope, f *fab
 	if g.Coverage, err = a.seen(ctx, s, on); err != nil {
 		return nil, err
 	}
-	read, length := *on, decidingLength(on.From, on.To)
+	read, length := *on, on.decidingLength()
 	if newest := g.Coverage.Newest; s == nil && newest.After(on.From) && newest.Before(on.To) {
 		read.To = newest.Add(length - 1).Truncate(length) // states are those at the end of the data
 	}
@@ -129,7 +129,7 @@ func (a *API) seen(ctx context.Context, s *table.State, on *scope) (query.Produc
 		}
 		return p, nil
 	}
-	missing, err := a.Reader.Missing(ctx, on.From, on.To)
+	missing, err := a.Reader.Missing(ctx, on.From, on.To, on.decidingLength())
 	if err != nil {
 		return query.Producers{}, err
 	}

@@ -89,8 +89,8 @@ func (c *Counting) Findings(ctx context.Context, q query.FindingQuestion) ([]que
 }
 
 // Missing implements query.Records.
-func (c *Counting) Missing(ctx context.Context, from, to time.Time) ([]query.Span, error) {
-	return c.counted().Missing(ctx, from, to)
+func (c *Counting) Missing(ctx context.Context, from, to time.Time, length time.Duration) ([]query.Span, error) {
+	return c.counted().Missing(ctx, from, to, length)
 }
 
 // CountProducers implements query.Records.

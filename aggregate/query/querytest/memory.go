@@ -300,7 +300,7 @@ func (m *Memory) Findings(_ context.Context, q query.FindingQuestion) (list []qu
 }
 
 // Missing returns Gaps, whatever the range.
-func (m *Memory) Missing(context.Context, time.Time, time.Time) ([]query.Span, error) {
+func (m *Memory) Missing(context.Context, time.Time, time.Time, time.Duration) ([]query.Span, error) {
 	return m.Gaps, nil
 }
 
