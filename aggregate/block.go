@@ -340,7 +340,8 @@ func (f *FlowRow) AddSums(s *Sums) {
 	f.HeavySum = AddSat(f.HeavySum, s.HeavySum)
 }
 
-// Subtract removes a flow's counts from a rest that includes them. Saturated sums stay unchanged.
+// Subtract removes a flow's counts from a rest that includes them. Saturated sums stay unchanged. Min and
+// Max stay bounds of the rest.
 func (f *FlowRow) Subtract(o *FlowRow) {
 	f.Observations = subSat(f.Observations, o.Observations)
 	f.Bytes = subSat(f.Bytes, o.Bytes)
@@ -348,6 +349,9 @@ func (f *FlowRow) Subtract(o *FlowRow) {
 	f.Sum = subSat(f.Sum, o.Sum)
 	f.Heavy = subSat(f.Heavy, o.Heavy)
 	f.HeavySum = subSat(f.HeavySum, o.HeavySum)
+	if f.Measured == 0 {
+		f.Min, f.Max = 0, 0
+	}
 }
 
 func subSat(a, b uint64) uint64 {

@@ -28,3 +28,16 @@ func TestFineResolution(t *testing.T) {
 		})
 	}
 }
+
+// TestSubtract: without values a rest has no bounds of them.
+func TestSubtract(t *testing.T) {
+	rest := aggregate.FlowRow{Observations: 5, Measured: 3, Sum: 9, Min: 2, Max: 4}
+	rest.Subtract(&aggregate.FlowRow{Observations: 2, Measured: 1, Sum: 4, Min: 4, Max: 4})
+	if want := (aggregate.FlowRow{Observations: 3, Measured: 2, Sum: 5, Min: 2, Max: 4}); rest != want {
+		t.Errorf("with values: %+v, want %+v", rest, want)
+	}
+	rest.Subtract(&aggregate.FlowRow{Observations: 2, Measured: 2, Sum: 5, Min: 2, Max: 3})
+	if want := (aggregate.FlowRow{Observations: 1}); rest != want {
+		t.Errorf("without values: %+v, want %+v", rest, want)
+	}
+}
