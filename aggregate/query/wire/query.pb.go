@@ -3043,8 +3043,9 @@ type Cell struct {
 	// Kind of the observations: tags at receivers, or reflections at senders.
 	Kind Kind `protobuf:"varint,3,opt,name=kind,proto3,enum=csigscope.query.v1.Kind" json:"kind,omitempty"`
 	// The state at the end of the range: the last 300 windows before it decide. In history they last
-	// 1 min if from, to and the step of a timeline or a table are whole minutes and the last minute is
-	// stored. Otherwise they last 1 s, or less with a shorter step or if only shorter ones are stored.
+	// 1 min if from, to and the step of a timeline or a table are whole minutes, and all producers
+	// have closed their minutes in the range or the first windows of 1 s are no longer stored.
+	// Otherwise they last 1 s, or less with a shorter step or if only shorter ones are stored.
 	State State `protobuf:"varint,4,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	// For a congested cell: the start of the first window that reached the onset, within the last 300
 	// windows. In windows of a timeline, and in tables by window of history, it is not set, and
@@ -3329,7 +3330,8 @@ type About struct {
 	// Level at which locations are merged: location (as resolved), set (ports of one device and
 	// orientation), device, stage, or far_end (ports that face the same device or host).
 	Level string `protobuf:"bytes,5,opt,name=level,proto3" json:"level,omitempty"`
-	// Start of the first window.
+	// Start of the first window. A range of history that begins before the first window of 1 s that is
+	// still stored is widened to whole minutes.
 	From *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=from,proto3" json:"from,omitempty"`
 	// End of the last window.
 	To *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=to,proto3" json:"to,omitempty"`
@@ -3702,7 +3704,7 @@ type Statement struct {
 	// The kind of the place.
 	Kind StatementKind `protobuf:"varint,4,opt,name=kind,proto3,enum=csigscope.query.v1.StatementKind" json:"kind,omitempty"`
 	// State at the end of the range: the worst of all signals. In history the windows that decide it last
-	// 1 s, or 1 min if the range is longer than an hour.
+	// 1 s, or 1 min if the range is longer than an hour or begins before the first of 1 s.
 	State State `protobuf:"varint,5,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	// For a congested place: the start of the first window that reached the onset.
 	Since *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
@@ -4554,7 +4556,8 @@ type Link struct {
 	CandidateCount uint32 `protobuf:"varint,7,opt,name=candidate_count,json=candidateCount,proto3" json:"candidate_count,omitempty"`
 	// State at the end of the range, from the observations that certainly passed it, by the rule of
 	// cells: windows in which tags name it decide, and a window in which they name only others is
-	// clear. In history the windows last 1 s, or 1 min if the range is longer than an hour.
+	// clear. In history the windows last 1 s, or 1 min if the range is longer than an hour or begins
+	// before the first of 1 s.
 	State State `protobuf:"varint,8,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	// For a congested link: the start of the first window that reached the onset.
 	Since *timestamppb.Timestamp `protobuf:"bytes,30,opt,name=since,proto3" json:"since,omitempty"`
