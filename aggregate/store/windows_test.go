@@ -176,8 +176,12 @@ func TestResolutionOfProcesses(t *testing.T) {
 	before, replay := aggregate.Source{Producer: 3, Incarnation: 1}, aggregate.Source{Producer: 3, Incarnation: 2}
 	later := aggregate.Source{Producer: 4, Incarnation: uint64(testStart.Add(10 * time.Minute).UnixNano())}
 	if err := s.BeginRuns(t.Context(), []Run{
-		{Source: first, Mode: RunLive}, {Source: otherEpoch, Mode: RunLive}, {Source: second, Mode: RunLive},
-		{Source: later, Mode: RunLive}, {Source: before, Mode: RunReplay}, {Source: replay, Mode: RunReplay},
+		{Source: first, Mode: RunLive},
+		{Source: otherEpoch, Mode: RunLive},
+		{Source: second, Mode: RunLive},
+		{Source: later, Mode: RunLive},
+		{Source: before, Mode: RunReplay},
+		{Source: replay, Mode: RunReplay},
 	}); err != nil {
 		t.Fatal(err)
 	}
