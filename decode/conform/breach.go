@@ -67,7 +67,7 @@ func (b *breach) name(e Example) {
 
 func compareExamples(a, b Example) int {
 	return cmp.Or(cmp.Compare(a.After, b.After), cmp.Compare(a.portNum, b.portNum), cmp.Compare(a.afterFile, b.afterFile),
-		cmp.Compare(a.Before, b.Before), cmp.Compare(a.beforeFile, b.beforeFile))
+		cmp.Compare(a.beforeFile, b.beforeFile), cmp.Compare(a.Before, b.Before))
 }
 
 // first returns the earlier one of two examples: is, and the packet just counted, which is the first

@@ -153,25 +153,42 @@ func TestRules(t *testing.T) {
 }
 
 // TestSameEachTime: the same captures give the same report, in whatever order their parts are
-// judged.
+// judged. Its examples are the first packets, also of a capture of several files.
 func TestSameEachTime(t *testing.T) {
-	for name, port := range map[string]func(*flight) int{
-		"the tag's type": func(f *flight) int { return int(f.tag.T & 1) },
-		"whether it is one": func(f *flight) int {
+	by := func(port func(*flight) int) func(*lab, []flight, []flight) []flight {
+		return each(func(_ *lab, f *flight) { f.port = port(f) })
+	}
+	for name, spoil := range map[string]func(l *lab, before, after []flight) []flight{
+		"the tag's type chooses the port": by(func(f *flight) int { return int(f.tag.T & 1) }),
+		"whether it is one chooses the port": by(func(f *flight) int {
 			if f.tagged {
 				return 1
 			}
 			return 0
+		}),
+		"tagged packets are lost": func(_ *lab, _, after []flight) []flight {
+			return slices.DeleteFunc(after, func(f flight) bool { return f.tagged })
 		},
 	} {
 		l := newLab(t, layouts[1], 7)
 		twoPorts(l)
 		before := l.send(3000 - 1)
-		after := each(func(_ *lab, f *flight) { f.port = port(f) })(l, before, l.forward(before))
+		after := spoil(l, before, l.forward(before))
 		want := l.judge(before, after)
+		l.cfg.Files = []string{"1", "2", "3"}
 		for range 5 {
-			if got := l.judge(before, after); !reflect.DeepEqual(got.Findings, want.Findings) {
-				t.Fatalf("%s chooses the port: %+v, then %+v", name, want.Findings, got.Findings)
+			got := l.judge(before, after)
+			for i := range got.Findings {
+				for k := range got.Findings[i].Examples {
+					if e := &got.Findings[i].Examples[k]; e.BeforeFile != "1" {
+						t.Errorf("%s: %s is not the first packet", name, e)
+					} else {
+						e.BeforeFile = ""
+					}
+				}
+			}
+			if !reflect.DeepEqual(got.Findings, want.Findings) {
+				t.Fatalf("%s: %+v, then %+v", name, want.Findings, got.Findings)
 			}
 		}
 	}

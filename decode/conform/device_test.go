@@ -220,10 +220,11 @@ func (l *lab) judgeFrames(before, after []flight, in, out [][]byte) *Report {
 		l.Fatal(err)
 	}
 	const parts = 3
+	perFile := len(in)/max(len(l.cfg.Files), 1) + 1
 	for part := range parts {
 		j.StartPart(part, parts)
 		for i, b := range in {
-			p := Packet{Data: b, Number: uint64(i + 1), TimeNS: before[i].time, WireLen: uint32(len(b))}
+			p := Packet{Data: b, Number: uint64(i%perFile + 1), File: i / perFile, TimeNS: before[i].time, WireLen: uint32(len(b))}
 			if err := j.Before(&p); err != nil {
 				l.Fatal(err)
 			}

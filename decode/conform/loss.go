@@ -31,7 +31,8 @@ func (c *crossing) bySize() bool { return c.lost[1] > 0 && c.shortest > c.longes
 type losses struct {
 	of    map[stratum]*crossing
 	lost  [2]uint64 // untagged packets, tagged ones
-	first Example   // the first tagged one that was lost
+	first Example   // the first tagged one that was lost, in any part
+	order uint32    // its order
 }
 
 // add counts a packet before the device. One that came out in fragments is not lost on account of its
@@ -46,8 +47,8 @@ func (l *losses) add(w *waiter, fragmented bool) {
 		if fragmented {
 			return
 		}
-		if w.tagged && (l.first.Before == 0 || w.number() < l.first.Before) {
-			l.first = exampleOf(&w.sighting, nil)
+		if w.tagged && (l.first.Before == 0 || w.order < l.order) {
+			l.first, l.order = exampleOf(&w.sighting, nil), w.order
 		}
 	}
 	size := uint8(bits.Len32(w.length))

@@ -28,7 +28,8 @@ type class struct {
 	port  uint8
 	mixed bool    // they took several
 	slots uint64  // of the flow in which they came
-	first Example // the one with the lowest number, in any part
+	first Example // the first one, in any part
+	order uint32  // its order
 }
 
 // flowPaths are the classes of a flow: by signal type or without tag, and by the whole tag before
@@ -74,8 +75,8 @@ func (p *paths) add(before *waiter, port uint8) {
 		byTag = 1 + (uint64(before.S)<<32 | uint64(before.T)<<16 | uint64(before.LM))
 	}
 	slot := f.slot(before.order)
-	count(&f.byType, byType, slot, &before.sighting, port)
-	count(&f.byTag, byTag, slot, &before.sighting, port)
+	count(&f.byType, byType, slot, before, port)
+	count(&f.byTag, byTag, slot, before, port)
 }
 
 // slot returns the bit of a packet in class.slots. It first widens the slots until they hold it; in
@@ -105,7 +106,7 @@ func (f *flowPaths) eachSlots(change func(uint64) uint64) {
 	}
 }
 
-func count(list *[maxClasses]class, key, slot uint64, before *sighting, port uint8) {
+func count(list *[maxClasses]class, key, slot uint64, before *waiter, port uint8) {
 	for i := range list {
 		c := &list[i]
 		if c.n == 0 {
@@ -113,8 +114,8 @@ func count(list *[maxClasses]class, key, slot uint64, before *sighting, port uin
 		} else if c.key != key {
 			continue
 		}
-		if c.n == 0 || before.number() < c.first.Before {
-			c.first = exampleOf(before, nil)
+		if c.n == 0 || before.order < c.order {
+			c.first, c.order = exampleOf(&before.sighting, nil), before.order
 			c.first.portNum = port
 		}
 		c.n++
@@ -155,17 +156,18 @@ func split(list *[maxClasses]class) (e Example, n uint64) {
 		case c.n < minClass:
 		case c.mixed:
 			return e, 0
-		case first == nil || c.first.Before < first.first.Before:
+		case first == nil || c.order < first.order:
 			first = c
 		}
 	}
+	var order uint32 // of e
 	for i := range list {
 		c := &list[i]
 		if c.n < minClass || c.port == first.port {
 			continue
 		}
-		if n == 0 || c.first.Before < e.Before {
-			e = c.first
+		if n == 0 || c.order < order {
+			e, order = c.first, c.order
 		}
 		n += c.n
 	}
