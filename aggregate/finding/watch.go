@@ -13,7 +13,7 @@ import (
 )
 
 // Version changes whenever a Watcher's findings or their names change for the same observations.
-const Version = 6
+const Version = 7
 
 // Watcher finds faults in single observations: unauthorised senders, senders' values that are not
 // initial, unknown locators, values above the capacity, reserved bits and orphans, as a Detector
