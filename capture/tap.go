@@ -205,7 +205,7 @@ type TapCounters struct {
 	// SuperFrames counts frames that receive offload (GRO, LRO) merged from several: their number
 	// and lengths differ from the wire's. The kernel marks those of TCP; others are recognized
 	// because they exceed the interface's MTU. A counting program in the kernel sees the mark of any
-	// protocol, and no other frames.
+	// protocol, but recognizes no others.
 	SuperFrames uint64
 	// HardwareStamps counts frames with the network card's time.
 	HardwareStamps uint64
