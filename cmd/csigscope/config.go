@@ -19,9 +19,10 @@ func newConfigCommand() *cobra.Command {
 		Use:   "config",
 		Short: "Check and print the configuration",
 		Long: `One YAML file configures all commands (--config FILE); the fabric file describes the network
-(--fabric FILE). dump prints the defaults as a file to edit. The reference (REFERENCE.md) lists
-all keys, also those without a default, such as csig: udp_reflections (reflections over UDP),
-and length, compact and wide of csig: reflections.`,
+(--fabric FILE). dump prints the defaults as a file to edit. Default lists of csig are comments in
+it, since as keys they would replace those of the fabric file. The reference (REFERENCE.md) lists
+all keys, also those without a default, such as csig: udp_reflections (reflections over UDP), and
+length, compact and wide of csig: reflections.`,
 	}
 	cmd.AddCommand(newConfigCheck(), newConfigDump())
 	return cmd
@@ -35,7 +36,8 @@ func newConfigCheck() *cobra.Command {
 		Short: "Check a configuration file and the fabric file",
 		Long: `check validates both files with the code of the commands. Mistakes are reported with their lines and
 keys, and the exit code is 2. A value that is allowed and looks like a mistake, such as an address
-of a host in no group, is a warning on standard error.
+of a host in no group, is a warning on standard error. So is each list of csig of which the
+configuration replaces entries of the fabric file.
 
 A file that passes has no mistake in itself. A command may still refuse it: too little memory for
 its parts, an exposed address without the flag for it, no store to write to, nothing to capture, or
@@ -61,6 +63,9 @@ many of their flows the paths and the ECMP hashes of the fabric file are right.`
 			return usageError{fmt.Errorf("check %q: %w", f.config, err)}
 		}
 		missing, warnings := n.Fabric.Review()
+		for _, list := range n.Replaced {
+			warnings = append(warnings, fmt.Sprintf("csig: %s: the configuration replaces entries of the fabric file", list))
+		}
 		if err := n.Config.Collect.Ingest.CheckListen(); err != nil {
 			warnings = append(warnings, err.Error()+": collect refuses that without --ingest-dangerously-exposed")
 		}

@@ -26,6 +26,34 @@ func TestExposedListenWarning(t *testing.T) {
 	}
 }
 
+// TestCheckReplaced: a dump changes nothing of a fabric file, and check warns of a configuration that does.
+func TestCheckReplaced(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	fabric := writeFile(t, filepath.Join(dir, "fabric.yaml"), "version: 1\ncsig: {tpids: [{tpid: 0x9901, format: wide, profile: ietf01}]}\n")
+	run := func(args ...string) (string, string) {
+		var out, warnings strings.Builder
+		root := newRoot()
+		root.SetOut(&out)
+		root.SetErr(&warnings)
+		root.SetArgs(append([]string{"config"}, args...))
+		if err := root.ExecuteContext(t.Context()); err != nil {
+			t.Errorf("config %v: %v", args, err)
+		}
+		return out.String(), warnings.String()
+	}
+	dump, _ := run("dump")
+	epoch, _ := run("check", "--fabric", fabric)
+	if again, warnings := run("check", "--fabric", fabric, "--config", writeFile(t, filepath.Join(dir, "dump.yaml"), dump)); again != epoch || strings.Contains(warnings, "csig: tpids") {
+		t.Errorf("with a dump: %s%s, want %s", again, warnings, epoch)
+	}
+	own := writeFile(t, filepath.Join(dir, "own.yaml"), "csig: {tpids: [{tpid: 0x9902, format: wide, profile: ietf01}]}\n")
+	const want = "warning: csig: tpids: the configuration replaces entries of the fabric file\n"
+	if again, warnings := run("check", "--fabric", fabric, "--config", own); again == epoch || strings.Count(warnings, want) != 1 {
+		t.Errorf("with other TPIDs: %s%s, want %s", again, warnings, want)
+	}
+}
+
 // TestCheckSeen: the hashes in a fabric file are checked against captures inside the fabric.
 func TestCheckSeen(t *testing.T) {
 	t.Parallel()

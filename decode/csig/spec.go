@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"embed"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -212,8 +213,39 @@ func (s Spec) Overlay(o Spec) Spec {
 	return s
 }
 
-// overlay appends over to base, without the entries of base that over replaces. Overlaying a dumped
-// configuration therefore leaves it unchanged.
+// Replaced returns the names of the lists of s of which Overlay(o) replaces entries by other ones.
+func (s Spec) Replaced(o Spec) (lists []string) {
+	s, o = s.withShipped(), o.withShipped()
+	note := func(name string, replaced bool) {
+		if replaced {
+			lists = append(lists, name)
+		}
+	}
+	note("tpids", s.TPIDs != nil && o.TPIDs != nil && !reflect.DeepEqual(s.TPIDs, o.TPIDs))
+	note("tables", replaced(s.Tables, o.Tables, func(a, b TableSpec) bool {
+		return a.Format == b.Format && a.Signal == b.Signal && meet(a.Profile, b.Profile)
+	}))
+	note("locators", replaced(s.Locators, o.Locators, func(a, b LocatorSpec) bool {
+		return a.Format == b.Format && meet(a.Signal, b.Signal) && meet(a.Profile, b.Profile)
+	}))
+	note("reflections", s.Reflections != nil && o.Reflections != nil && !reflect.DeepEqual(s.Reflections, o.Reflections))
+	note("udp_reflections", s.UDPReflections != nil && o.UDPReflections != nil && !reflect.DeepEqual(s.UDPReflections, o.UDPReflections))
+	return lists
+}
+
+// meet reports whether two entries overlap in a key that is empty if an entry is for all values.
+func meet(a, b string) bool { return a == b || a == "" || b == "" }
+
+// replaced reports whether entries of base overlap others in over, which does not repeat them.
+func replaced[T any](base, over []T, overlap func(a, b T) bool) bool {
+	return slices.ContainsFunc(base, func(b T) bool {
+		return slices.ContainsFunc(over, func(o T) bool { return overlap(b, o) }) &&
+			!slices.ContainsFunc(over, func(o T) bool { return reflect.DeepEqual(b, o) })
+	})
+}
+
+// overlay appends over to base, without the entries of base that over replaces. Overlaying a
+// specification that already holds base therefore leaves it unchanged.
 func overlay[T any](base, over []T, subject func(T) string) []T {
 	var list []T
 	for _, b := range base {

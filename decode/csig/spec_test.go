@@ -118,6 +118,42 @@ func TestOverlay(t *testing.T) {
 	}
 }
 
+// TestReplaced: lists are replaced where an overlay has other entries for the same bits.
+func TestReplaced(t *testing.T) {
+	t.Parallel()
+	table := csig.TableSpec{Format: "compact", Profile: "ietf01", Signal: "max_delay", Quantum: "1us"}
+	both, finer, wide := table, table, table
+	both.Profile, finer.Quantum, wide.Format = "", "500ns", "wide"
+	base := csig.Spec{
+		TPIDs:          []csig.TPIDSpec{{TPID: 0x9901, Format: "wide", Profile: "ietf01"}},
+		Tables:         []csig.TableSpec{table},
+		Locators:       []csig.LocatorSpec{{Format: "compact", Profile: "ietf01", Fields: []csig.FieldSpec{{Field: "opaque", Bits: 7}}}},
+		Reflections:    []csig.ReflectionSpec{{Kind: 200}},
+		UDPReflections: []csig.UDPReflectionSpec{{Ports: []uint16{4000}, Format: "compact", Profile: "ietf01"}},
+	}
+	for name, test := range map[string]struct {
+		base, over csig.Spec
+		want       string
+	}{
+		"nothing":          {base, csig.Spec{}, ""},
+		"the same":         {base, base, ""},
+		"defaults":         {base, csig.DefaultSpec(), "tpids tables reflections"},
+		"over an empty":    {csig.Spec{}, base, ""},
+		"empty lists":      {base, csig.Spec{TPIDs: []csig.TPIDSpec{}, Reflections: []csig.ReflectionSpec{}, UDPReflections: []csig.UDPReflectionSpec{}}, "tpids reflections udp_reflections"},
+		"a finer table":    {base, csig.Spec{Tables: []csig.TableSpec{finer}}, "tables"},
+		"a wider table":    {base, csig.Spec{Tables: []csig.TableSpec{both}}, "tables"},
+		"and its own":      {base, csig.Spec{Tables: []csig.TableSpec{both, table}}, ""},
+		"another format":   {base, csig.Spec{Tables: []csig.TableSpec{wide}}, ""},
+		"shipped tables":   {base, csig.Spec{Shipped: []string{"linear-32"}}, "tables"},
+		"a locator":        {base, csig.Spec{Locators: []csig.LocatorSpec{{Format: "compact", Signal: "max_delay"}}}, "locators"},
+		"another's layout": {base, csig.Spec{Locators: []csig.LocatorSpec{{Format: "compact", Profile: "uec050"}}}, ""},
+	} {
+		if got := strings.Join(test.base.Replaced(test.over), " "); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
 func high(table *csig.Table) uint64 {
 	_, high, _ := table.Range(0)
 	return high

@@ -143,16 +143,52 @@ func (c *Config) checkCSIG() error {
 	return err
 }
 
-// Dump writes the configuration, including defaults that depend on other keys.
+// Dump writes the configuration, including defaults that depend on other keys. Default lists of csig are
+// comments, since as keys they would replace those of the fabric file.
 func (c Config) Dump(w io.Writer) error {
-	c.CSIG = csig.DefaultSpec().Overlay(c.CSIG)
 	if limits, err := c.Flows.limits(); err == nil {
 		c.Flows.Budget = Quantity(limits.Budget)
 	}
-	e := yaml.NewEncoder(w)
-	e.SetIndent(2)
-	if err := e.Encode(c); err != nil {
-		return fmt.Errorf("print configuration: %w", err)
+	unset := csig.DefaultSpec()
+	if c.CSIG.TPIDs != nil {
+		unset.TPIDs = nil
 	}
-	return nil
+	if c.CSIG.Reflections != nil {
+		unset.Reflections = nil
+	}
+	if len(c.CSIG.Tables)+len(c.CSIG.Shipped) > 0 {
+		unset.Tables = nil
+	}
+	own, err := asYAML(c)
+	if err != nil {
+		return err
+	}
+	if !unset.IsZero() {
+		defaults, err := asYAML(map[string]csig.Spec{"csig": unset})
+		if err != nil {
+			return err
+		}
+		const first = "csig:\n"
+		head := "csig: # lists in comments are defaults: set here, they replace those of the fabric file\n"
+		if c.CSIG.IsZero() {
+			head = "# " + head
+		}
+		for line := range strings.Lines(strings.TrimPrefix(defaults, first)) {
+			head += "# " + line
+		}
+		own = head + strings.TrimPrefix(own, first)
+	}
+	_, err = io.WriteString(w, own)
+	return err
+}
+
+// asYAML returns a value as YAML.
+func asYAML(v any) (string, error) {
+	var out strings.Builder
+	e := yaml.NewEncoder(&out)
+	e.SetIndent(2)
+	if err := e.Encode(v); err != nil {
+		return "", fmt.Errorf("print configuration: %w", err)
+	}
+	return out.String(), nil
 }

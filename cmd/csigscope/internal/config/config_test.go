@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/ingest/edge"
 	"github.com/csigscope/csigscope/ingest/local/bpf"
 )
@@ -66,6 +67,19 @@ collect: {taps: [{interface: lo, mirrors: [vxlan], timestamps: software}], mirro
 	printed := dump(t, parse(t, "decode: {udp_tunnels: {8472: vxlan}}\nflows: {top: 2000}\nfindings: {senders: [10.1.2.3/8]}\n"))
 	if none := parse(t, dump(t, parse(t, "csig: {tpids: [], reflections: [], udp_reflections: []}\n"))).CSIG; none.TPIDs == nil || none.Reflections == nil || len(none.TPIDs)+len(none.Reflections) > 0 {
 		t.Errorf("the dump of empty lists has %v and %v", none.TPIDs, none.Reflections)
+	}
+	for text, want := range map[string]csig.Spec{
+		"": csig.DefaultSpec(), "csig: {tpids: []}\n": {TPIDs: []csig.TPIDSpec{}, Tables: csig.DefaultSpec().Tables, Reflections: csig.DefaultSpec().Reflections},
+		"csig: {shipped: [switch-3bit]}\n": {TPIDs: csig.DefaultSpec().TPIDs, Shipped: []string{"switch-3bit"}, Reflections: csig.DefaultSpec().Reflections},
+	} {
+		c := parse(t, text)
+		printed := dump(t, c)
+		if got := parse(t, printed).CSIG; !reflect.DeepEqual(got, c.CSIG) {
+			t.Errorf("the dump of %q sets csig to %+v", text, got)
+		}
+		if got := parse(t, strings.ReplaceAll("\n"+printed, "\n# ", "\n")).CSIG; !reflect.DeepEqual(got, want) {
+			t.Errorf("the comments in the dump of %q set csig to %+v, want %+v", text, got, want)
+		}
 	}
 	for _, want := range []string{"udp_tunnels: {8472: vxlan}\n", "flows:\n  top: 2000\n  budget: 8000\n", "findings:\n  detect: true\n  senders: [10.0.0.0/8]\n"} {
 		if !strings.Contains(printed, want) {

@@ -28,6 +28,8 @@ type Network struct {
 	Fabric *fabric.Fabric
 	Epoch  uint64
 	Text   string // configuration whose hash is the epoch
+	// Replaced names the lists of the fabric file's section csig of which the configuration replaces entries.
+	Replaced []string
 	// FileTaps are the taps of the fabric file, by name. They are no part of the epoch.
 	FileTaps []fabric.TapSpec
 
@@ -56,7 +58,7 @@ func NewNetwork(configPath string, topology *fabric.Spec, name string) (*Network
 	n := &Network{Config: c}
 	spec := csig.DefaultSpec()
 	if topology != nil {
-		spec = spec.Overlay(topology.CSIG)
+		spec, n.Replaced = spec.Overlay(topology.CSIG), topology.CSIG.Replaced(c.CSIG)
 	}
 	n.Domain, err = spec.Overlay(c.CSIG).Compile()
 	if err != nil {
