@@ -65,8 +65,11 @@ func (c *Client) Stream(name string) (*Stream, error) { return c.StreamOf(name, 
 
 // CheckStream validates the name of a stream.
 func CheckStream(name string) error {
-	if err := edge.CheckName(name); err != nil || len(name) > maxStreamBytes {
-		return fmt.Errorf("stream %.64q: expected 1 to %d printable bytes", name, maxStreamBytes)
+	if name == "" || len(name) > maxStreamBytes {
+		return fmt.Errorf("stream %.64q: %d bytes: expected 1 to %d", name, len(name), maxStreamBytes)
+	}
+	if err := edge.CheckName(name); err != nil {
+		return fmt.Errorf("stream: %w", err)
 	}
 	return nil
 }

@@ -330,7 +330,7 @@ func TestConfigurationKeys(t *testing.T) {
 		"collect.mirrors[].sessions{}.clock":  {"sun"},
 		"collect.mirrors[].max_sessions":      {"0", "1025"},
 
-		"export.instance":        {`""`, strings.Repeat("x", 201)},
+		"export.instance":        {`""`, strings.Repeat("x", 123)},
 		"export.collectors":      {"[collector]", "[ftp://h]", "5"},
 		"export.tls.cert":        {"only.pem"},
 		"export.tls.key":         {"only.pem"},
