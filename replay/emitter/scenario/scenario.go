@@ -29,7 +29,7 @@ type Scenario struct {
 	Summary  string        `yaml:"summary,omitempty"` // one line; default the file's first line if it is a comment
 	Seed     uint64        `yaml:"seed,omitempty"`
 	Duration time.Duration `yaml:"duration,omitempty"` // simulated time
-	Start    time.Time     `yaml:"start,omitempty"`    // of the simulated clock; default 2026-01-05T00:00:00Z
+	Start    time.Time     `yaml:"start,omitempty"`    // of the simulated clock, from 1970 to 2105; default 2026-01-05T00:00:00Z
 
 	// The fabric has one of three forms. Leaves and spines: every leaf is a rack and has one uplink
 	// to every spine. Pods and cores: three stages; HostSpeed and UplinkSpeed are then the pods'

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
@@ -149,13 +150,13 @@ func TestRunErrors(t *testing.T) {
 		{"short window", func(s *scenario.Scenario) {
 			s.Window, s.HostSpeed, s.ABWInterval = time.Millisecond, scenario.Mbps, time.Millisecond
 		}, "slowest link"},
-		{"ends in 2106 in classic pcap", func(s *scenario.Scenario) {
-			s.Classic, s.Start = true, time.Unix(1<<32, 0).Add(-s.Duration)
-		}, "no times from 2106-02-07T06:28:16Z on"},
-		{"a clock ahead in ERSPAN", func(s *scenario.Scenario) {
-			s.Start = time.Unix(1<<32, 0).Add(-s.Duration - time.Minute)
-			s.Taps = []scenario.Tap{{Racks: true, ERSPAN: 3, Offset: time.Minute}}
-		}, "no times from 2106-02-07T06:28:16Z on"},
+		{"ends after all times", func(s *scenario.Scenario) {
+			s.Start = time.Unix(0, aggregate.EndOfTime).Add(-s.Duration)
+		}, "no time from 2106-01-01T00:00:00Z on"},
+		{"a clock ahead", func(s *scenario.Scenario) {
+			s.Start = time.Unix(0, aggregate.EndOfTime).Add(-s.Duration - time.Minute)
+			s.Taps = []scenario.Tap{{Racks: true, Offset: time.Minute}}
+		}, "no time from 2106-01-01T00:00:00Z on"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -168,17 +169,17 @@ func TestRunErrors(t *testing.T) {
 	}
 }
 
-// Only 32 bits of seconds bound the times of a run.
+// TestLatestStart: a run may end just before the end of all times.
 func TestLatestStart(t *testing.T) {
 	for name, change := range map[string]func(s *scenario.Scenario){
+		"pcapng":  func(*scenario.Scenario) {},
 		"classic": func(s *scenario.Scenario) { s.Classic = true },
 		"ERSPAN": func(s *scenario.Scenario) {
 			s.Taps = []scenario.Tap{{Racks: true, ERSPAN: 3, Offset: -time.Minute}}
 		},
-		"pcapng": func(s *scenario.Scenario) { s.Start = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC) },
 	} {
 		s := tiny()
-		s.Start = time.Unix(1<<32, 0).Add(-s.Duration - 1)
+		s.Start = time.Unix(0, aggregate.EndOfTime).Add(-s.Duration - 1)
 		change(&s)
 		s = s.WithDefaults()
 		if err := s.Check(); err != nil {
