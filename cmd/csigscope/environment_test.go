@@ -96,6 +96,7 @@ func TestExclusiveFlags(t *testing.T) {
 		"query cells --server http://i --since 5m":                 "server since",
 		"query cells --store embedded --from 2026-01-05T09:00:00Z": "from store to",
 		"query cells --to 2026-01-05T09:40:00Z":                    "from server store to",
+		"query cells --windows 5":                                  "server store windows",
 		"emit --list":                                              "list",
 		"emit --out captures":                                      "dump out",
 	} {

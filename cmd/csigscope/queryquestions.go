@@ -101,6 +101,11 @@ func addTop(cmd *cobra.Command, top int, what string) {
 // addWindows adds the number of windows in memory.
 func addWindows(cmd *cobra.Command, windows int) {
 	cmd.Flags().Int("windows", windows, "number of a collector's last windows to read")
+	for _, other := range []string{"since", "from", "to"} {
+		if cmd.Flags().Lookup(other) != nil {
+			exclusive(cmd.Flags(), "windows", other)
+		}
+	}
 }
 
 // addStep adds the length of the windows of history.
@@ -248,7 +253,8 @@ With --windows, a collector answers from memory.`
 	flags.StringSlice("location", nil, "only flows whose heavy observations name these `LOCATIONS` most")
 	flags.StringSlice("link", nil, "only flows whose location is one of these `PORTS`, or a set with one of them")
 	flags.String("window", "1s", "length of the windows that name flows: 1s or 1m")
-	flags.Int("windows", 0, "number of a collector's last windows to read from its memory")
+	addWindows(cmd, 0)
+	flags.Lookup("windows").Usage += " from its memory"
 	addTop(cmd, 100, "flows")
 	return cmd
 }
