@@ -69,7 +69,7 @@ the next file. Compressed files cannot be followed.`,
 	flags.Lookup("fabric").Usage = "fabric `FILE` (YAML) for its section csig (TPIDs, tables, reflections), without which the defaults apply, and its mirror sessions; locators stay numbers"
 	f.taps.addMirrors(flags)
 	f.out.add(cmd, "ndjson", "json", "table")
-	f.annotate.add(cmd, "annotate", "also copy the packets to a pcapng `FILE`, with comments on those that carry CSIG")
+	f.annotate.add(cmd, "annotate", "also copy the packets to a pcapng `FILE`, with comments on those that carry CSIG; a packet without a time gets 1970 there")
 	flags.BoolVar(&f.follow, "follow", false, "wait for more at the end of a growing file, and for the next files of a rotating capture program")
 	return cmd
 }
