@@ -110,6 +110,10 @@ func TestLocatorPerSignal(t *testing.T) {
 			t.Errorf("%s type %d: %+v, want %s", tc.layout, tc.typ, a, tc.want)
 		}
 	}
+	d = compile(t, csig.Spec{Locators: []csig.LocatorSpec{delay, port}})
+	if a, ok := d.Locator(allLayouts[1], 2).Decode(9); !ok || !a.Has(csig.FieldPort) {
+		t.Errorf("the last entry is the general one: %+v, want %s", a, csig.FieldPort)
+	}
 	if d.Locator(allLayouts[2], 0) != nil {
 		t.Error("a wide tag has a locator that was not configured")
 	}

@@ -103,7 +103,7 @@ type TableSpec struct {
 }
 
 // LocatorSpec is the layout of locator metadata, fields from the most significant bit to the least.
-// Unused bits are the highest ones.
+// Unused bits are the highest ones. The last entry for a layout and signal applies.
 type LocatorSpec struct {
 	Format  string      `yaml:"format"`
 	Profile string      `yaml:"profile,omitempty"` // empty: both profiles
