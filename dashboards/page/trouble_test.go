@@ -135,7 +135,7 @@ func TestSilenceIsNotHealth(t *testing.T) {
 // TestNewestActionWins checks that an action while an earlier one loads decides what the page shows, and that the
 // refresh of a live page does not replace any.
 func TestNewestActionWins(t *testing.T) {
-	next := served(t, querytest.Fabric(4, 10), nil)
+	next := served(t, podded(16, 10), nil)
 	var held atomic.Pointer[chan struct{}] // keeps bundles back until it is closed
 	asked := make(chan string, 10)         // their signals and levels
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -153,6 +153,8 @@ func TestNewestActionWins(t *testing.T) {
 		live, delay, device = "#follow", "#signals [data-signal=max_delay]", "#levels label:nth-of-type(3)"
 		ratio, statement    = "#signals [data-signal=min_abw_ratio]", "#verdict-list li:nth-child(1) button"
 		refresh, back       = "Source.refresh(true)", "history.back()"
+		fold, press         = "document.getElementById('fold').click()", "App.press({ row: 0, column: 0 })"
+		legend              = "#legend li:nth-child(2) button"
 		first               = "min_abw_ratio location"
 	)
 	for name, test := range map[string]struct {
@@ -170,11 +172,14 @@ func TestNewestActionWins(t *testing.T) {
 		"statement off again":        {[]string{statement, statement}, []string{"min_abw location", ""}, "min_abw location false 0 false"},
 		"statement on again":         {[]string{statement, statement, statement}, []string{"min_abw location", "", ""}, "min_abw location false 1 true"},
 		"statement of other signals": {[]string{statement, delay}, []string{"min_abw location", "max_delay location"}, "max_delay location false 1 true"},
+		"statement, then a location": {[]string{statement, legend}, []string{"min_abw location", ""}, "min_abw location false 0 false"},
+		"statement, then a cell":     {[]string{fold, statement, press}, []string{"", "min_abw location", ""}, "min_abw location false 0 true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := pagetest.Visit(t, server.URL+"/#signal=min_abw_ratio", "dark")
 			v.Import("Source", "source.js")
 			v.Import("Live", "live.js")
+			v.Import("App", "app.js")
 			hold := make(chan struct{})
 			held.Store(&hold)
 			defer held.Store(nil)

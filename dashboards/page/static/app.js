@@ -256,6 +256,7 @@ export function setLevel(level) {
 // highlight marks the cells of a location; -1, or the same location again, ends that.
 export function highlight(location) {
   delete wanted.at;
+  if (wanted.statement) forgetStatement(); // it would highlight its own
   view.highlight = view.highlight === location ? -1 : location;
   Panels.legend(signal, signal.byLocation(view.level), lit(), highlight);
   show();
@@ -314,8 +315,7 @@ export function press(at) {
   const { rows, columns } = axes.groups(at);
   if (rows.length === 1 && columns.length === 1) return choose({ src: rows[0], dst: columns[0] });
   view.fold = false;
-  focusOn(rows, columns, []);
-  relayout();
+  zoom({ from: at, to: at });
 }
 
 // choose selects a cell and keeps its details open; null closes them. On narrow screens it scrolls
@@ -364,6 +364,7 @@ function focusOn(rows, columns, marked) {
 // showStatement shows only the cells of a verdict statement, for the signal that is most affected, once its data is
 // there; null shows all cells again.
 export function showStatement(statement) {
+  delete wanted.at;
   if (!statement) {
     view.highlight = -1;
     return widen();
