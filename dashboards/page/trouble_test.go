@@ -70,6 +70,41 @@ func TestTrouble(t *testing.T) {
 	v.Wait("document.getElementById('banner').hidden")
 }
 
+// TestLinkAfterTrouble checks that an address whose data could not be loaded stays, and that the page asks for all of it
+// again.
+func TestLinkAfterTrouble(t *testing.T) {
+	var trouble atomic.Bool
+	next := served(t, querytest.Fabric(4, 10), nil)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if trouble.Load() && r.URL.Path == "/api/v1/bundle" {
+			problem(http.StatusServiceUnavailable, "the store is slow or away")(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	v := pagetest.Visit(t, server.URL+"/#signal=min_abw_ratio", "dark")
+	v.Excuse("Failed to load resource")
+	v.Import("Address", "address.js")
+	v.Import("App", "app.js")
+	trouble.Store(true)
+	const link = "#signal=max_delay&level=device&t=2026-01-20T09:00:03Z&at=leaf1"
+	pagetest.Evaluate[chromedp.Void](v, "location.hash = %q, undefined", link)
+	v.Says("banner", "the store is slow or away")
+	v.Wait("document.querySelector('#signals [aria-selected=true]').dataset.signal === 'max_delay'")
+	pagetest.Evaluate[chromedp.Void](v, "App.drawAll(), Address.flush()")
+	if got := pagetest.Evaluate[string](v, "csigscope.current().signal + location.hash"); got != "min_abw_ratio"+link {
+		t.Errorf("after a failure the page shows %s", got)
+	}
+	trouble.Store(false)
+	v.Click("#reload")
+	v.Wait("csigscope.current().signal === 'max_delay' && csigscope.current().level === 'device'")
+	if got := pagetest.Evaluate[string](v, "csigscope.current().window + App.model.locations[csigscope.current().highlight]?.name"); got != "3leaf1" {
+		t.Errorf("the page shows window and location %s, want 3leaf1", got)
+	}
+	v.Wait("location.hash.includes('signal=max_delay&level=device') && location.hash.includes('t=2026-01-20T09%3A00%3A03Z') && location.hash.includes('at=leaf1')")
+}
+
 // TestVerdictAgain: the page asks again for a verdict that has failed, and with each reload, since rows of the
 // range may have come since. Another signal of the same range has the same verdict.
 func TestVerdictAgain(t *testing.T) {

@@ -83,20 +83,23 @@ function settle() {
   wanted = {};
 }
 
-// giveUp keeps the shown signal and level after a failure to load others. A page without data asks again.
+// giveUp keeps the shown signal and level after a failure to load others. A page without data asks again, and so does
+// one whose address asks for others.
 export function giveUp() {
   const { signal: name, level } = asked();
   if (!model || (name === view.signal && level === view.level)) return;
-  if (wanted.statement) forgetStatement();
-  delete wanted.signal;
-  delete wanted.level;
+  if (!wanted.linked) {
+    if (wanted.statement) forgetStatement();
+    delete wanted.signal;
+    delete wanted.level;
+  }
   relayout();
 }
 
 // apply applies the valid parts of an address's state. Missing parts get the defaults of a new
 // page.
 export function apply(state) {
-  wanted = { ...state, level: Object.hasOwn(LEVEL_FIELDS, state.level) ? state.level : "location" };
+  wanted = { ...state, linked: true, level: Object.hasOwn(LEVEL_FIELDS, state.level) ? state.level : "location" };
   view.utc = state.utc === "1";
   view.colors = ["dark", "light"].includes(state.theme) ? state.theme : "auto";
   view.live = state.live === "1";
@@ -118,8 +121,9 @@ export function apply(state) {
 }
 
 // remember writes the state into the address. A window or cell would mean something else in another
-// range, so its range is included.
+// range, so its range is included. An address whose data has not come stays.
 function remember() {
+  if (wanted.linked) return;
   const { windows, step, locations } = model;
   const { signal: name, level } = asked();
   const [src, dst] = view.chosen ? names(view.chosen) : ["", ""];
