@@ -212,6 +212,42 @@ func TestLiveBeforeStore(t *testing.T) {
 	}
 }
 
+// TestLiveAgain: a late failure of the first start does not make a page that was started again follow the store.
+func TestLiveAgain(t *testing.T) {
+	f := newFeed(liveRacks)
+	f.close(t)
+	next := served(t, querytest.Fabric(4, 10), f.Memory)
+	starts := make(chan chan struct{}, 10) // each is answered once its channel is closed
+	var failed atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/health" {
+			answer := make(chan struct{})
+			starts <- answer
+			<-answer
+			if !failed.Swap(true) {
+				problem(http.StatusServiceUnavailable, "no")(w, r)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	v := pagetest.Visit(t, server.URL, "dark")
+	v.Excuse("Failed to load resource")
+	v.Import("Live", "live.js")
+	v.Click("#follow")
+	first := <-starts
+	v.Click("#follow")
+	v.Click("#follow")
+	second := <-starts
+	close(first)
+	v.Wait("performance.getEntriesByType('resource').some((e) => e.name.includes('health'))")
+	close(second)
+	v.Wait("Live.streamed()")
+	v.Wait(fmt.Sprintf("Live.moment() === %dn", f.State().Newest().Start.UnixNano()))
+}
+
 // checkLive compares every cell on the page with the window in memory.
 func checkLive(t *testing.T, v *pagetest.Visitor, cells []aggregate.CellStats) {
 	t.Helper()

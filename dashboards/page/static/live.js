@@ -35,10 +35,11 @@ export async function start() {
   stop();
   active = true;
   heard = performance.now();
-  ticks = setInterval(tick, 500);
+  const mine = setInterval(tick, 500);
+  ticks = mine;
   refreshed = performance.now();
   const health = await Source.ask("api/v1/health", {}).catch(() => null);
-  if (!active || stream) return;
+  if (!active || ticks !== mine) return; // stopped, or started again
   if (health?.source === "memory") watch();
   else stored = true;
   tick();
