@@ -82,7 +82,7 @@ func (c *collector) openServer() (err error) {
 	}
 	cfg := remote.ServerConfig{
 		Listen: string(ingest.Listen), DangerouslyExposed: c.flags.exposed, Logger: c.logger,
-		Auth: ingest.Auth(), Admission: c.admission(c.network), Observations: c.observing(c.network),
+		Auth: ingest.Auth(), Admission: c.admission(c.network), Observations: c.observing(c.network), Batches: &c.log,
 		Live: c.log.watching, Provisional: &c.log,
 	}
 	if c.feed != nil {

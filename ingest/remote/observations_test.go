@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -297,6 +298,57 @@ func TestObservationsAcrossReload(t *testing.T) {
 				t.Error("after the reload:", o, err)
 			}
 		})
+	}
+}
+
+// forgetfulSink discards all blocks at the first Sync, which fails.
+type forgetfulSink struct {
+	*ledger
+	discarded atomic.Bool
+}
+
+func (s *forgetfulSink) WriteBlock(ctx context.Context, b *aggregate.Block) error {
+	if !s.discarded.Load() {
+		return nil
+	}
+	return s.ledger.WriteBlock(ctx, b)
+}
+
+func (s *forgetfulSink) Sync(ctx context.Context) error {
+	if !s.discarded.Swap(true) {
+		return errSink
+	}
+	return s.ledger.Sync(ctx)
+}
+
+// TestObservationsAreWrittenOnce: a batch that is sent again has all its rows, also if the sink of blocks discarded its own.
+func TestObservationsAreWrittenOnce(t *testing.T) {
+	l, cfg := newLedger(), testConfig(t)
+	sink := &forgetfulSink{ledger: l}
+	cfg.Logger, cfg.Observations, cfg.Batches = nil, observing(t), l
+	s := startCollector(t, cfg, sink, "")
+	m := observationsToWire(observations(t, 1, 100))
+	m.Stream, m.Incarnation, m.Seq = "nic", 1, 1
+	e := s.exporter("tester", s.admitted.Load().of("tester"))
+	defer e.inFlight.Add(-1)
+	push := func() error {
+		_, err := s.take(t.Context(), callOfTest(e), &wire.PushRequest{Observations: []*wire.Observations{proto.CloneOf(m)}})
+		return err
+	}
+	if err := push(); connect.CodeOf(err) != connect.CodeUnavailable {
+		t.Fatalf("%v, want unavailable", err)
+	}
+	if err := push(); err != nil {
+		t.Fatal(err)
+	}
+	seconds := uint64(0)
+	for id, v := range l.rows {
+		if id.resolution == int64(time.Second) {
+			seconds += v.observations
+		}
+	}
+	if got := s.Stats().Total; seconds+got.Rejected != 100 || got.StoredItems != 1 {
+		t.Errorf("%d observations in windows of 1 s, %+v", seconds, got)
 	}
 }
 

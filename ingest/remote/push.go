@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/ingest/edge"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
@@ -250,13 +251,15 @@ func (p *push) writeItems(ctx context.Context, list []*item) error {
 
 // writeItem passes the rows of an item to the sink. A client that leaves does not divide a batch.
 func (p *push) writeItem(ctx context.Context, it *item) error {
+	var to aggregate.Sink = p.sink
 	if it.batch {
+		to = p.cfg.Batches
 		whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.Timeout)
 		defer cancel()
 		ctx = whole
 	}
 	for len(it.blocks) > 0 {
-		if err := p.sink.WriteBlock(ctx, it.blocks[0]); err != nil {
+		if err := to.WriteBlock(ctx, it.blocks[0]); err != nil {
 			return err
 		}
 		it.wrote = true

@@ -23,7 +23,8 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// Sink receives exporters' blocks; *store.Store is one.
+// Sink receives exporters' blocks; store.Resendable is one. An exporter sends its blocks again until they
+// are durable.
 type Sink interface {
 	// WriteBlock takes rows and copies those it keeps. An error concerns only this block. It is
 	// called from several goroutines.
@@ -45,6 +46,10 @@ type ServerConfig struct {
 	// Of Source only Epoch is used; SeqBase is not. The caller writes the groups and locations that
 	// its resolver finds, at the latest when the sink's Sync is called.
 	Observations *window.Config
+	// Batches takes the rows of observations, which the server writes once; nil: the sink takes them. If an
+	// exporter sends a batch again, the server only waits for its rows, so they must not be discarded. The
+	// sink's Sync makes them durable.
+	Batches aggregate.Sink
 	// CommitEvery is the minimum time for which blocks are gathered for one Sync; 500 ms by
 	// default. It adds to the delay until they can be queried; a longer time reduces the
 	// store's work.
@@ -110,6 +115,9 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 	setDefault(&cfg.Timeout, 30*time.Second)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.Batches == nil {
+		cfg.Batches = sink
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	s := &Server{
