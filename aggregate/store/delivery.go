@@ -88,7 +88,6 @@ type delivery struct {
 
 	mu      sync.Mutex
 	failure error                       // why the last attempt failed; nil after a success
-	noRoom  error                       // see WriterStatus.NoRoom
 	changed chan struct{}               // closed and replaced when a record is done or failure changes
 	sent    WriterStats                 // Rows, Batches, Retries and Throttled
 	resent  uint64                      // batches that the server had lost
@@ -97,6 +96,9 @@ type delivery struct {
 	unknown uint64                      // lost records whose rows are unknown
 	before  []uint64                    // position of the outbox when it was opened
 	earlier []uint64                    // the same without ends of runs
+
+	untaken   error // why the outbox did not take the last rows at once; nil if it did
+	untakenAt time.Time
 }
 
 func newDelivery(log *outbox.Log, to target, ready *readiness, o *Outbox, retryFor time.Duration, logger *slog.Logger) *delivery {

@@ -24,13 +24,21 @@ import (
 // badDisk is the operating system's file system, to which writes fail while it is bad.
 type badDisk struct {
 	outbox.OS
-	bad  atomic.Bool
-	full bool // removing a file makes room
+	bad    atomic.Bool
+	full   bool // removing a file makes room
+	broken bool // room is not the cause
+}
+
+func (b *badDisk) failure() error {
+	if b.broken {
+		return syscall.EIO
+	}
+	return syscall.ENOSPC
 }
 
 func (b *badDisk) Open(name string, flag int) (outbox.File, error) {
 	if b.bad.Load() && flag&os.O_CREATE != 0 {
-		return nil, syscall.ENOSPC
+		return nil, b.failure()
 	}
 	f, err := b.OS.Open(name, flag)
 	return &badFile{f, b}, err
@@ -51,7 +59,7 @@ type badFile struct {
 
 func (f *badFile) Write(b []byte) (int, error) {
 	if f.disk.bad.Load() {
-		return 0, syscall.ENOSPC
+		return 0, f.disk.failure()
 	}
 	return f.File.Write(b)
 }
@@ -317,6 +325,43 @@ func TestOutboxOfOthers(t *testing.T) {
 			if warned := strings.Contains(log.String(), "an outbox of another user is skipped"); !slices.Equal(opened, c.opened) || warned != c.warned {
 				t.Errorf("opened %v, want %v; log:\n%s", opened, c.opened, log.String())
 			}
+		})
+	}
+}
+
+// TestReadyByOutbox: a store is not ready while its outbox does not take rows, whatever the cause is and whether or not it
+// takes other records. It is ready once the outbox takes rows again, or when none came for a while: if exporters wait until
+// the store is ready, no row shows that.
+func TestReadyByOutbox(t *testing.T) {
+	for name, broken := range map[string]bool{"full": false, "broken": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := &badDisk{broken: broken}
+				s := storeBefore(t, newFakeServer(), &Outbox{Dir: t.TempDir(), FS: disk})
+				s.deliveries[0].live.Store(true)
+				for i, again := range []func(){
+					func() { put(t, s, 1, 9, time.Second, 10) },
+					func() { time.Sleep(stalledAfter) },
+				} {
+					if err := s.Ready(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					disk.bad.Store(true)
+					put(t, s, 1, uint64(i), time.Second, 10) // is given up
+					disk.bad.Store(false)
+					if err := s.WriteTaps(t.Context(), []TapRow{{Source: aggregate.Source{Producer: 1}, Name: "eth0", Seq: 1}}); err != nil {
+						t.Fatal(err)
+					}
+					if err := s.Ready(t.Context()); !errors.Is(err, disk.failure()) {
+						t.Errorf("ready while the outbox takes no rows: %v, want %v", err, disk.failure())
+					}
+					again()
+				}
+				if err := s.Ready(t.Context()); err != nil {
+					t.Error(err)
+				}
+				closeStore(t, s)
+			})
 		})
 	}
 }

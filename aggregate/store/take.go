@@ -85,7 +85,7 @@ func (d *delivery) take(_ context.Context, list []*batch, marks []byte) error {
 // Names and ends without room are an error, since no gap could stand for them.
 func (d *delivery) append(group ...pending) error {
 	started, backoff := time.Now(), newBackoff()
-	short := false
+	failed := false
 	for len(group) > 0 {
 		d.mu.Lock()
 		changed := d.changed
@@ -97,10 +97,10 @@ func (d *delivery) append(group ...pending) error {
 		waiting := d.rowsWait() // before Append: rows sent while it fails leave room
 		err := d.log.Append(records...)
 		full := errors.Is(err, outbox.ErrFull) || outbox.NoSpace(err) && waiting
-		// Success proves room only for rows that fit at once.
-		if short = short || full || outbox.NoSpace(err); err != nil == short {
+		// Only rows that fit at once prove that others will: some records are exempt from the bound.
+		if failed = failed || err != nil; failed == (err != nil) && (failed || group[0].Class < numResolutionTables) {
 			d.mu.Lock()
-			d.noRoom = err
+			d.untaken, d.untakenAt = err, d.now()
 			d.mu.Unlock()
 		}
 		waited := time.Since(started)

@@ -27,7 +27,9 @@ type WriterStatus struct {
 	Outboxes    int   // 0: rows wait in memory alone
 	OutboxBytes int64 // of all of them, as the fields below
 	OutboxLimit int64
-	NoRoom      error // why the last rows did not fit before others made room, if at all; nil if they did
+	// Untaken is why the outbox did not take the last rows at once; nil if it did, or after two minutes
+	// without an attempt.
+	Untaken error
 	// OutboxAge is how long the oldest waiting row has waited; 0 when nothing waits.
 	OutboxAge time.Duration
 	// Stalled reports that rows have waited longer than they do while the server takes them,
@@ -45,7 +47,8 @@ type LostRows struct {
 	Rows   uint64
 }
 
-// stalledAfter is the maximum age of a row in the outbox beyond the interval for gathering rows.
+// stalledAfter is the maximum age of a row in the outbox beyond the interval for gathering rows, and
+// of an attempt to write rows to the outbox that counts.
 const stalledAfter = 2 * time.Minute
 
 // WriterStatus returns a snapshot of the status.
@@ -60,8 +63,8 @@ func (s *Store) WriterStatus() WriterStatus {
 		if d.failure != nil {
 			st.Failure = d.failure
 		}
-		if d.noRoom != nil {
-			st.NoRoom = d.noRoom
+		if d.untaken != nil && d.now().Sub(d.untakenAt) < stalledAfter {
+			st.Untaken = d.untaken
 		}
 		d.mu.Unlock()
 		st.OutboxLimit += d.limit
@@ -96,8 +99,8 @@ func (s *Store) Ping(ctx context.Context) error {
 }
 
 // Ready returns an error if rows cannot reach the store: the server was never ready, it refuses
-// them, rows wait in the outbox longer than in a short outage or do not fit into it, or the server
-// does not answer and there is no outbox with room for them.
+// them, rows wait in the outbox longer than in a short outage, the outbox does not take them or makes
+// room by losing others, or the server does not answer and there is no outbox with room for them.
 func (s *Store) Ready(ctx context.Context) error {
 	if err := s.server.err(); err != nil {
 		return fmt.Errorf("%w (%d rows wait in the outbox)", err, s.WriterStats().Waiting)
@@ -110,8 +113,8 @@ func (s *Store) Ready(ctx context.Context) error {
 		err := fmt.Errorf("%d rows wait in the outbox, the oldest for %s", st.Waiting, st.OutboxAge.Round(time.Second))
 		return errors.Join(err, s.describe("write partials", st.Failure))
 	}
-	if st.NoRoom != nil {
-		return fmt.Errorf("the outbox has no room: %w", st.NoRoom)
+	if st.Untaken != nil {
+		return fmt.Errorf("the outbox does not take rows: %w", st.Untaken)
 	}
 	if st.Outboxes > 0 && st.OutboxBytes < st.OutboxLimit {
 		return nil
