@@ -258,7 +258,7 @@ func (d *Detector) value(s *seen) {
 		s.layout.longest = max(s.layout.longest, s.o.Bytes)
 	}
 	if !untouched && table.Aggregation().Locates() {
-		s.layout.sample(tag, s.src, s.dst)
+		s.layout.sample(tag, s.src, s.dst, s.o.TimeNS)
 	}
 	switch {
 	case tag.D: // the value covers only a part of the path

@@ -31,7 +31,7 @@ type Finding struct {
 	// Candidates are the possible culprits among ports and devices, ascending, if the evidence does
 	// not decide between them.
 	Candidates []string
-	From, To   int64  // of the first and the last packet, Unix ns
+	From, To   int64  // of the earliest and the latest packet with a time, Unix ns; both 0 if none has one
 	Count      uint64 // observations, or packets
 	Of         uint64 // number of those that could have been affected
 	Evidence   string
@@ -52,13 +52,26 @@ func (f *Finding) seen(file string, o *decode.Observation) {
 	}
 }
 
-// during extends the time of the finding to cover another one. Call it before counting: a finding
-// without a count has no time.
+// during extends the time of the finding to cover another one.
 func (f *Finding) during(from, to int64) {
-	if f.Count == 0 {
-		f.From, f.To = from, to
+	s := span{f.From, f.To}
+	s.cover(from, to)
+	f.From, f.To = s.from, s.to
+}
+
+// span is the time from the earliest to the latest packet with a time, Unix ns; both ends are 0 if
+// none has one.
+type span struct{ from, to int64 }
+
+// cover extends the span to cover another one, or, between equal ends, a packet.
+func (s *span) cover(from, to int64) {
+	switch other := (span{from, to}); {
+	case other == span{}:
+	case *s == span{}:
+		*s = other
+	default:
+		s.from, s.to = min(s.from, from), max(s.to, to)
 	}
-	f.From, f.To = min(f.From, from), max(f.To, to)
 }
 
 // add adds the counts of another finding of the same kind and subject. It does not modify their

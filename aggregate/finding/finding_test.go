@@ -43,8 +43,9 @@ func (ports) Location(id aggregate.LocationID) (fabric.Location, bool) {
 // shown is a detector with a test's observations.
 type shown struct {
 	*Detector
-	tap Tap
-	n   uint64
+	tap     Tap
+	n       uint64
+	untimed func(n uint64) bool // packets without a time, nil for none
 }
 
 // configured returns a configuration with the built-in signals.
@@ -74,6 +75,9 @@ func newShown(t testing.TB, change func(*Config)) *shown {
 func (s *shown) see(host byte, tag csig.Tag) {
 	s.n++
 	o := decode.Observation{TimeNS: int64(s.n) * int64(time.Millisecond), Packet: s.n, Kind: decode.Tag, Flags: decode.HasAddrs, Tag: tag}
+	if s.untimed != nil && s.untimed(s.n) {
+		o.TimeNS, o.Flags = 0, o.Flags|decode.NoTime
+	}
 	o.Src, o.Dst = netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", host)).As16(), netip.MustParseAddr("10.9.9.9").As16()
 	s.Observe(&s.tap, &o)
 }
@@ -183,6 +187,59 @@ func TestDetector(t *testing.T) {
 				t.Errorf("found %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// TestTimes: the time of a finding is that of its packets with a time, and it has none without any.
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	delay := func(s uint32, lm uint16) csig.Tag { return csig.Tag{Layout: wide, T: 2, S: s, LM: lm} }
+	forgers := func(s *shown) { // 3 behind the edge, 7 at its own tap, too
+		for i := range 1000 {
+			s.see(byte(i%10), delay(uint32(1+i%50), 12))
+			if i%20 == 3 {
+				s.see(3, delay(700, 0))
+				s.tap.Place = Sender
+				s.see(7, delay(900, 14))
+				s.tap.Place = Receiver
+				s.see(7, delay(900, 14))
+			}
+		}
+	}
+	profile := func(s *shown) {
+		for i := range 1000 {
+			s.see(byte(i%10), csig.Parse(ietf, csig.Tag{Layout: uec, T: 2, S: uint32(1 + i%20), LM: uint16(15 + i%15)}.Append(nil)))
+		}
+	}
+	inserted := func(s *shown) {
+		at := s.tap
+		at.Place = Sender
+		for range 100 {
+			o := decode.Observation{Src: netip.MustParseAddr("10.0.0.5").As16(), Dst: netip.MustParseAddr("10.9.9.9").As16()}
+			s.ObserveUntagged(&at, &o, true)
+			s.see(5, delay(1, 12))
+		}
+	}
+	for kind, show := range map[string]func(*shown){"forged-value": forgers, "scrub-failure": forgers, "wrong-profile": profile, "rogue-insertion": inserted} {
+		for name, test := range map[string]struct {
+			untimed func(uint64) bool
+			timed   bool
+		}{
+			"some": {func(n uint64) bool { return n < 40 || n%3 == 0 }, true},
+			"all":  {func(uint64) bool { return true }, false},
+		} {
+			s := newShown(t, nil)
+			s.untimed = test.untimed
+			show(s)
+			if !strings.Contains(s.kinds(), kind) {
+				t.Errorf("%s are untimed: found %s, want %s", name, s.kinds(), kind)
+			}
+			for _, f := range s.Findings() {
+				if timed := f.From >= 40*int64(time.Millisecond) && f.To > f.From && f.To <= int64(s.n)*int64(time.Millisecond); timed != test.timed || !timed && f.From|f.To != 0 {
+					t.Errorf("%s are untimed: %s of %s is from %d to %d", name, f.Kind, f.Subject, f.From, f.To)
+				}
+			}
+		}
 	}
 }
 

@@ -43,7 +43,7 @@ type flow struct {
 	reserved, orphans, unknownLMs uint64  // tags with reserved bits, or out of place; values with locators that no port writes
 	touched                       uint64
 	sentTypes, gotTypes           types
-	from, to                      int64   // of tags at receivers
+	span                                  // of tags at receivers
 	class                         Class   // of the last packet at a receiver
 	wholes                        *wholes // nil without D
 	run, best                     gap
@@ -61,9 +61,9 @@ func (t *traffic) all() uint64 { return t.tagged + t.untagged }
 
 // gap is a run of untagged packets with data at receivers.
 type gap struct {
-	n        uint64
-	from, to int64
-	packets  [flowPackets]Packet
+	n uint64
+	span
+	packets [flowPackets]Packet
 }
 
 const (
@@ -156,10 +156,7 @@ func (f *flows) tagged(at Place, o *decode.Observation) *flow {
 	default:
 		one.got.tagged++
 		one.gotTypes.add(o)
-		if one.got.tagged == 1 {
-			one.from, one.to = o.TimeNS, o.TimeNS
-		}
-		one.from, one.to = min(one.from, o.TimeNS), max(one.to, o.TimeNS)
+		one.cover(o.TimeNS, o.TimeNS)
 		one.end()
 	}
 	return one
@@ -190,9 +187,9 @@ func (d *Detector) ObserveUntagged(tap *Tap, o *decode.Observation, data bool) {
 
 func (g *gap) add(tap *Tap, o *decode.Observation) {
 	if g.n++; g.n == 1 {
-		g.from, g.to = o.TimeNS, o.TimeNS
+		g.span = span{}
 	}
-	g.from, g.to = min(g.from, o.TimeNS), max(g.to, o.TimeNS)
+	g.cover(o.TimeNS, o.TimeNS)
 	if g.n <= flowPackets {
 		g.packets[g.n-1] = Packet{tap.File, o.Packet}
 	}

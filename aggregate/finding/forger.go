@@ -201,11 +201,10 @@ func (one *sourceState) followSpoofed(table *csig.Table, capacity uint64, code u
 		if !suspicious(table, capacity, code) {
 			return
 		}
-		run.packed, run.from, run.to = packed, s.o.TimeNS, s.o.TimeNS
-		run.table, run.port, run.before = table, at, changes
+		run.packed, run.table, run.port, run.before = packed, table, at, changes
 	}
 	run.n++
-	run.from, run.to = min(run.from, s.o.TimeNS), max(run.to, s.o.TimeNS)
+	run.cover(s.o.TimeNS, s.o.TimeNS)
 	run.turns = changes - run.before
 	if len(run.packets) < unknownLMPackets {
 		run.packets = append(run.packets, Packet{s.tap.File, s.o.Packet})

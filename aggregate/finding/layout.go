@@ -24,6 +24,7 @@ type layoutState struct {
 	touched, unknown uint64
 	alien            Finding // tags without a packet behind them
 	samples          []tagSample
+	sampled          span   // of the values from which samples are taken
 	stride, skipped  uint64 // every stride-th value that a hop replaced is a sample
 	initial          uint64
 	besides          map[uint16]*beside // locator metadata beside initial values
@@ -51,7 +52,8 @@ type beside struct {
 
 // sample keeps a sample of tags, evenly over all of the time: if there are too many, it forgets
 // every other one.
-func (l *layoutState) sample(tag *csig.Tag, src, dst netip.Addr) {
+func (l *layoutState) sample(tag *csig.Tag, src, dst netip.Addr, ns int64) {
+	l.sampled.cover(ns, ns)
 	if l.skipped++; l.skipped < l.stride {
 		return
 	}
@@ -136,7 +138,7 @@ func (d *Detector) wrongProfile(i int) (f Finding, ok bool) {
 		return f, false
 	}
 	return Finding{
-		Kind: WrongProfile, ID: idOf(WrongProfile, is.String()), Subject: is.String(), Count: uint64(n - now), Of: uint64(n),
+		Kind: WrongProfile, ID: idOf(WrongProfile, is.String()), Subject: is.String(), From: l.sampled.from, To: l.sampled.to, Count: uint64(n - now), Of: uint64(n),
 		Evidence: fmt.Sprintf("of %d tags, %d name a port of their path in the layout %s, %d would in %s", n, now, is, then, other),
 	}, true
 }

@@ -126,11 +126,11 @@ func (w *Watcher) names(f *aggregate.FlowRow, from, to int64) {
 		return
 	}
 	if one == nil {
-		one = &flow{key: key, from: from}
+		one = &flow{key: key}
 		w.live.flows[key] = one
 	}
 	one.passed(at)
-	one.to = to
+	one.cover(from, to)
 	one.touched += f.LocationHeavy
 }
 

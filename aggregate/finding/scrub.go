@@ -26,8 +26,8 @@ type values struct {
 type value struct {
 	packed       uint64
 	n, inherited uint64 // inherited: the part of n that may belong to others
-	from, to     int64
-	first        Packet
+	span
+	first Packet
 }
 
 func valueOf(t *csig.Tag) uint64 {
@@ -45,7 +45,7 @@ func (v *values) add(s *seen) {
 		one := &v.list[i]
 		if one.packed == packed {
 			one.n++
-			one.from, one.to = min(one.from, s.o.TimeNS), max(one.to, s.o.TimeNS)
+			one.cover(s.o.TimeNS, s.o.TimeNS)
 			return
 		}
 		if one.n < v.list[rarest].n {
@@ -53,7 +53,7 @@ func (v *values) add(s *seen) {
 		}
 	}
 	old := v.list[rarest].n
-	v.list[rarest] = value{packed, old + 1, old, s.o.TimeNS, s.o.TimeNS, Packet{s.tap.File, s.o.Packet}}
+	v.list[rarest] = value{packed, old + 1, old, span{s.o.TimeNS, s.o.TimeNS}, Packet{s.tap.File, s.o.Packet}}
 }
 
 // find returns a value, nil if it is not among the frequent ones.

@@ -174,6 +174,7 @@ func (d *Detector) inserted(c *localizer, all []*flow) (f Finding, ok bool) {
 		share := float64(one.got.tagged) / float64(one.got.all())
 		if share*float64(one.sent.all()) >= minExcess {
 			affected = append(affected, one)
+			f.during(one.from, one.to)
 			f.Count += one.got.tagged
 		}
 	}

@@ -46,7 +46,7 @@ type unknownLM struct {
 // sourceState is the state of one source's values that some hop replaced.
 type sourceState struct {
 	touched, unknownLM uint64
-	from, to           int64
+	span                     // of values with an unknown LM
 	when               slots // of values with an unknown LM
 	packets            []Packet
 	wrote, arrived     values        // at taps of senders, and elsewhere
@@ -83,10 +83,8 @@ func (s *unknownLMs) known(src netip.Addr, limit int) *sourceState {
 func (s *unknownLMs) add(location aggregate.LocationID, of *sourceState, o *seen, clock *slotClock, limit int) {
 	s.all.unknownLM++
 	if of != nil {
-		if of.unknownLM++; of.unknownLM == 1 {
-			of.from, of.to = o.o.TimeNS, o.o.TimeNS
-		}
-		of.from, of.to = min(of.from, o.o.TimeNS), max(of.to, o.o.TimeNS)
+		of.unknownLM++
+		of.cover(o.o.TimeNS, o.o.TimeNS)
 		of.when.set(clock, o.o.TimeNS)
 		of.odd.add(o)
 		if len(of.packets) < unknownLMPackets {
