@@ -29,7 +29,7 @@ type FindingRow struct {
 	Kind     string
 	ID       uint64 // of the violation's subject
 	Severity string
-	From, To int64 // of the first and of the last occurrence, Unix ns
+	From, To int64 // of the first and of the last occurrence, Unix ns; both 0 without times
 	Count    uint64
 
 	Device, Port string
@@ -70,8 +70,9 @@ func (s *Store) WriteFindings(ctx context.Context, rows []FindingRow) error {
 	return writeRecords(ctx, s, &findingTable, rows)
 }
 
-// Findings returns the findings that overlap a range, the most severe and latest first. The first
-// row of a finding supplies all fields except its counts and times. Source and Seq are not set.
+// Findings returns the findings that overlap a range or have no time, the most severe and latest
+// first. The first row of a finding supplies all fields except its counts and times. Source and Seq
+// are not set.
 func (s *Store) Findings(ctx context.Context, q FindingQuestion) ([]FindingRow, error) {
 	chosen, err := q.where()
 	if err = errors.Join(err, checkRange(q.From, q.To)); err != nil {

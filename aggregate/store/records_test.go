@@ -71,13 +71,14 @@ func TestTaps(t *testing.T) {
 	if err := s.EndRun(t.Context(), Run{Source: second, Mode: RunReplay, Name: "x"}); err != nil {
 		t.Fatal(err)
 	}
+	one := aTap(aggregate.Source{}, 0, testStart)
 	for range 2 {
-		rows := []TapRow{aTap(first, 0, testStart), aTap(second, 0, testStart), aTap(second, 1, testStart.Add(time.Minute))}
+		untimed := TapRow{Source: second, Seq: 2, Name: one.Name, Place: one.Place, Interface: one.Interface, Link: one.Link, Timestamps: one.Timestamps}
+		rows := []TapRow{aTap(first, 0, testStart), aTap(second, 0, testStart), aTap(second, 1, testStart.Add(time.Minute)), untimed}
 		if err := s.WriteTaps(t.Context(), rows); err != nil {
 			t.Fatal(err)
 		}
 	}
-	one := aTap(aggregate.Source{}, 0, testStart)
 	both := one
 	both.To += int64(time.Minute)
 	for _, n := range []*uint64{
@@ -93,6 +94,7 @@ func TestTaps(t *testing.T) {
 	}{
 		{0, time.Second, []TapTotal{{one, 1}}},
 		{0, time.Hour, []TapTotal{{both, 1}}},
+		{-time.Duration(testStart.UnixNano()), time.Hour, []TapTotal{{both, 1}}}, // with packets without times
 		{-time.Hour, 0, nil},
 		{2 * time.Minute, time.Hour, nil},
 	} {
@@ -157,7 +159,7 @@ func TestFlows(t *testing.T) {
 	}
 }
 
-// TestFindings: rows of one finding add up; long fields are cut.
+// TestFindings: rows of one finding add up; long fields are cut; rows without a time change no time.
 func TestFindings(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
@@ -167,15 +169,18 @@ func TestFindings(t *testing.T) {
 	again.Evidence, again.Severity = "later", SeverityWarning
 	long := aFinding(source, 3, testStart.Add(time.Minute))
 	long.Kind, long.Severity, long.Evidence, long.Packets = "scrub-failure", SeverityInfo, strings.Repeat("x", 5000), make([]uint64, 100)
+	untimed, partly := aFinding(source, 4, time.Unix(0, 0)), aFinding(source, 5, time.Unix(0, 0))
+	untimed.ID, untimed.To, partly.To = 78, 0, 0
 	for range 2 {
-		if err := s.WriteFindings(t.Context(), []FindingRow{first, again, long}); err != nil {
+		if err := s.WriteFindings(t.Context(), []FindingRow{first, again, long, untimed, partly}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	first.Source, first.Seq, first.Count, first.To = aggregate.Source{}, 0, 6, again.To
+	first.Source, first.Seq, first.Count, first.To = aggregate.Source{}, 0, 9, again.To
+	untimed.Source, untimed.Seq = aggregate.Source{}, 0
 	long.Source, long.Seq, long.Evidence, long.Packets = aggregate.Source{}, 0, long.Evidence[:maxEvidence], long.Packets[:maxFindingPackets]
 	got, err := s.Findings(t.Context(), FindingQuestion{From: testStart, To: testStart.Add(time.Hour), Limit: 100})
-	if diff := cmp.Diff([]FindingRow{first, long}, got); err != nil || diff != "" {
+	if diff := cmp.Diff([]FindingRow{first, untimed, long}, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }

@@ -456,13 +456,13 @@ FROM
 ORDER BY heavy DESC, src, dst, src_port, dst_port, proto, src_group, dst_group
 {{template "settings"}};
 
--- Findings of a range, each once.
+-- Findings of a range, and those without a time, each once. first and last are 0 without a time.
 CREATE OR REPLACE VIEW {{.Database}}.finding_totals AS
 SELECT
     kind,
     id,
     max(f.severity) AS severity,
-    min(f.time_from) AS first,
+    minIf(f.time_from, f.time_to > toDateTime64(0, 9, 'UTC')) AS first,
     max(f.time_to) AS last,
     sum(toUInt128(f.count)) AS count,
     argMin(f.device, (f.time_from, f.seq)) AS device,
@@ -471,14 +471,14 @@ SELECT
     argMin(f.evidence, (f.time_from, f.seq)) AS evidence,
     argMin(f.packets, (f.time_from, f.seq)) AS packets
 FROM {{.Database}}.findings AS f FINAL
-WHERE f.time_from < {to:DateTime64(9, 'UTC')} AND f.time_to >= {from:DateTime64(9, 'UTC')}
+WHERE f.time_from < {to:DateTime64(9, 'UTC')} AND (f.time_to >= {from:DateTime64(9, 'UTC')} OR f.time_to = toDateTime64(0, 9, 'UTC'))
   AND (f.producer, f.incarnation, f.epoch) NOT IN (SELECT producer, incarnation, epoch FROM {{.Database}}.superseded)
 GROUP BY kind, id
 ORDER BY severity DESC, last DESC, kind, id
 {{template "settings"}};
 
 -- Packets of each tap over a range, and their fate. A period counts as a whole if any of it lies
--- in the range.
+-- in the range. first and last are 0 if no packet has a time.
 CREATE OR REPLACE VIEW {{.Database}}.tap_totals AS
 SELECT
     name,
@@ -487,7 +487,7 @@ SELECT
     any(t.link) AS link,
     any(t.timestamps) AS timestamps,
     max(t.tick_ns) AS tick_ns,
-    min(t.time_from) AS first,
+    minIf(t.time_from, t.time_to > toDateTime64(0, 9, 'UTC')) AS first,
     max(t.time_to) AS last,
     uniqExact((t.producer, t.incarnation)) AS runs,
     sum(toUInt128(t.packets)) AS packets,
