@@ -76,7 +76,7 @@ func recorded(t *testing.T) *grafanatest.Viewer {
 	must(s.WriteFindings(t.Context(), []store.FindingRow{{
 		Source: aggregate.Source{Producer: 1}, Kind: "rogue-insertion", ID: 77, Severity: store.SeverityError, From: recordsStart.UnixNano(), To: recordsStart.UnixNano() + 5,
 		Count: 3, Device: "leaf1", Port: "up1", Location: 5, Evidence: "S=31", Packets: []uint64{9},
-	}}))
+	}, {Source: aggregate.Source{Producer: 1}, Kind: "orphan-tag", ID: 78, Severity: store.SeverityInfo, Count: 2}}))
 	address, err := engine.Listen(t.Context(), "127.0.0.1:0")
 	must(err)
 	return &grafanatest.Viewer{
@@ -117,7 +117,7 @@ func TestRecords(t *testing.T) {
 		{oddPort, "Flows of $src to $dst", 1, flows},
 		{"spine1:down1", "Flows of $src to $dst", 0, nil},
 		{"", "Worst flows of $group", 2, flows},
-		{"", "Findings", 1, []string{"error", "rogue-insertion", "leaf1", oddPort, "S=31"}},
+		{"", "Findings", 2, []string{"error", "rogue-insertion", "leaf1", oddPort, "S=31"}},
 		{oddPort, "Findings", 1, []string{"error"}},
 		{"spine1:down1", "Findings", 0, nil},
 	} {
@@ -139,6 +139,9 @@ func TestRecords(t *testing.T) {
 		}
 		if source, at := frame.FieldByName("source"); at >= 0 && tt.rows > 1 && source.At(1) != "all others" {
 			t.Errorf("%s: what others come to is of %v", tt.title, source.At(1))
+		}
+		if at, i := frame.FieldByName("time"); i >= 0 && tt.rows > 1 && !at.NilAt(1) {
+			t.Errorf("%s: a finding without a time is of %v", tt.title, at.At(1))
 		}
 		if frame.Rows() != tt.rows {
 			t.Errorf("%s at %q: %d rows, want %d", tt.title, tt.location, frame.Rows(), tt.rows)

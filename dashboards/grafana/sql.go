@@ -348,7 +348,7 @@ WHERE ` + ofCell + `
 ORDER BY heavy DESC, observations DESC, source, destination, source_port, destination_port LIMIT 50`)
 
 var findingsSQL = ask(`
-SELECT c.last AS time, toString(c.severity) AS severity, c.kind AS kind, toFloat64(c.count) AS count, c.device AS device, c.port AS port, if(c.location = 0, '', {location}) AS location, c.evidence AS evidence
+SELECT nullIf(c.last, toDateTime64(0, 9, 'UTC')) AS time, toString(c.severity) AS severity, c.kind AS kind, toFloat64(c.count) AS count, c.device AS device, c.port AS port, if(c.location = 0, '', {location}) AS location, c.evidence AS evidence
 FROM finding_totals({range}) AS c
 LEFT JOIN {locations} AS l ON l.id = c.location
 WHERE {where} = '' OR location = {where}

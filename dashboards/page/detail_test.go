@@ -98,7 +98,9 @@ func TestCellDetail(t *testing.T) {
 	}
 	elsewhere := finding
 	elsewhere.Device, elsewhere.Evidence = "leaf99", "of no interest here"
-	memory.FindingRows = []query.FindingRow{finding, elsewhere}
+	untimed := finding
+	untimed.Kind, untimed.From, untimed.To = "orphan-tag", 0, 0
+	memory.FindingRows = []query.FindingRow{finding, elsewhere, untimed}
 	server := httptest.NewServer(served(t, memory, nil))
 	defer server.Close()
 	v := pagetest.Visit(t, server.URL+"/#signal=max_delay&step=1s", "dark")
@@ -147,7 +149,7 @@ func checkDetail(t *testing.T, v *pagetest.Visitor, memory *querytest.Memory, ro
 		"detail-facts":    {"congested", pagetest.Evaluate[string](v, "Format.quantity(%v, 'ns')", row.MeanValue()), share(row.Heavy, row.Observations)},
 		"detail-places":   {name + " mode", share(row.ModeCount, row.Heavy)},
 		"detail-flows":    {"10.0.3.1:4791 → [fd00::5]:7", "heavy observations: 10, at " + name, "everything else in these windows, also of named flows", "observations: 30, heavy: 2, at " + name},
-		"detail-findings": {"stuck-port (warning)", "12 times", device, "<b>always the same</b>"},
+		"detail-findings": {"stuck-port (warning)", "12 times", device + ", <b>always the same</b>", "orphan-tag", device + ", at an unknown time, <b>"},
 	} {
 		for _, want := range wants {
 			if got := text(id); !strings.Contains(got, want) {

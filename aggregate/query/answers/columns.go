@@ -249,9 +249,6 @@ func number(v float64) any {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// stampNS is stamp of Unix ns.
-func stampNS(ns int64) string { return stamp(time.Unix(0, ns)) }
-
 // stampOrNil is a time, or nil for none.
 func stampOrNil(t time.Time) any {
 	if t.IsZero() {

@@ -73,8 +73,12 @@ func Taps(rows []store.TapTotal) *tabular.Listing {
 	}, []string{"tap", "place", "link", "first", "last", "packets", "observations", "tags", "reflections", "stored", "late", "rejected", "kernel_drops", "lost"})
 	for i := range rows {
 		r := &rows[i]
+		var first, last any
+		if r.To != 0 { // else no packet has a time
+			first, last = stamp(time.Unix(0, r.From)), stamp(time.Unix(0, r.To))
+		}
 		t.Rows = append(t.Rows, []any{
-			r.Name, r.Place, r.Interface, r.Link, r.Timestamps, r.TickNS, stampNS(r.From), stampNS(r.To), r.Runs,
+			r.Name, r.Place, r.Interface, r.Link, r.Timestamps, r.TickNS, first, last, r.Runs,
 			r.Packets, r.Bytes, countsText(r.Frames), r.Observations, r.Tags, r.Reflections, r.Stored, r.Overflow, r.Late, countsText(r.Rejected),
 			r.Untouched, r.Trimmed, r.KernelDrops, r.Freezes, r.SuperFrames, r.Lost, r.SkewNS,
 		})

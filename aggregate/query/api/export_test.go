@@ -168,6 +168,26 @@ func TestExportRecords(t *testing.T) {
 	}
 }
 
+// TestUntimedFinding: a finding of packets without a time is in every range, and has no time.
+func TestUntimedFinding(t *testing.T) {
+	s := newCalled(t, func(c *api.Config) {
+		m := c.Reader.(*querytest.Memory)
+		m.FindingRows = append(m.FindingRows, query.FindingRow{Kind: "orphan-tag", Severity: "error", Count: 3})
+	})
+	const asked = "findings?kind=orphan-tag&from=2026-01-20T09:00:05Z&to=2026-01-20T09:00:06Z"
+	answer := s.get(t, "/api/v1/"+asked)
+	if body := answer.Body.String(); strings.Contains(body, "1970") || strings.Contains(body, `"first"`) || strings.Contains(body, `"last"`) || !strings.Contains(body, `"total":1,`) {
+		t.Errorf("answered %s", body)
+	}
+	url := listen(t, s)
+	for _, f := range []tabular.Format{tabular.CSV, tabular.Parquet, tabular.Arrow} {
+		rows, _ := exportOf(t, url, "export/"+asked, f)
+		if first, last := column(t, rows, "first"), column(t, rows, "last"); len(rows) != 2 || first[0]+last[0] != "" {
+			t.Errorf("%s: %q", f, rows)
+		}
+	}
+}
+
 // endless is a store that repeats one window without end, slowly after a number of rows.
 type endless struct {
 	*querytest.Memory

@@ -351,8 +351,10 @@ func (a *API) findings(ctx context.Context, _ *table.State, in *wire.FindingsReq
 func (n *names) finding(r *query.FindingRow) *wire.Finding {
 	f := &wire.Finding{
 		Kind: text(r.Kind), Id: fmt.Sprintf("%016x", r.ID), Severity: wire.Parse[wire.Severity](r.Severity), Count: r.Count,
-		First: timestamppb.New(time.Unix(0, r.From)), Last: timestamppb.New(time.Unix(0, r.To)),
-		Device: text(r.Device), Port: text(r.Port), Evidence: text(r.Evidence), Packets: r.Packets,
+		Last: stampOf(r.To), Device: text(r.Device), Port: text(r.Port), Evidence: text(r.Evidence), Packets: r.Packets,
+	}
+	if f.Last != nil { // else neither is known
+		f.First = timestamppb.New(time.Unix(0, r.From))
 	}
 	if r.Location != aggregate.NoLocation {
 		f.Location = n.locationName(r.Location)

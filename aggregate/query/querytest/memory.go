@@ -288,10 +288,10 @@ func (m *Memory) Flows(_ context.Context, q query.FlowQuestion) (list []query.Fl
 	return list[:min(q.Limit, len(list))], nil
 }
 
-// Findings returns the matching FindingRows.
+// Findings returns the matching FindingRows, and those without a time.
 func (m *Memory) Findings(_ context.Context, q query.FindingQuestion) (list []query.FindingRow, err error) {
 	for _, f := range m.FindingRows {
-		if f.From < q.To.UnixNano() && f.To >= q.From.UnixNano() && among(q.Kinds, f.Kind) && among(q.Severities, f.Severity) &&
+		if f.From < q.To.UnixNano() && (f.To >= q.From.UnixNano() || f.To == 0) && among(q.Kinds, f.Kind) && among(q.Severities, f.Severity) &&
 			among(q.Devices, f.Device) && among(q.Locations, f.Location) {
 			list = append(list, f)
 		}

@@ -104,6 +104,8 @@ func (a *answer) frame() (*data.Frame, error) {
 		kind := strings.TrimSuffix(strings.TrimPrefix(m.Type, "Nullable("), ")")
 		var field *data.Field
 		switch {
+		case strings.HasPrefix(m.Type, "Nullable(DateTime"):
+			field = data.NewField(m.Name, nil, []*time.Time{})
 		case strings.HasPrefix(kind, "DateTime"):
 			field = data.NewField(m.Name, nil, []time.Time{})
 		case kind == "String" || strings.HasPrefix(m.Type, "LowCardinality("):
@@ -130,6 +132,11 @@ func valueOf(kind data.FieldType, v any) (any, error) {
 	switch {
 	case kind == data.FieldTypeTime:
 		return time.Parse("2006-01-02 15:04:05.999999999", text)
+	case kind == data.FieldTypeNullableTime && v == nil:
+		return (*time.Time)(nil), nil
+	case kind == data.FieldTypeNullableTime:
+		at, err := time.Parse("2006-01-02 15:04:05.999999999", text)
+		return &at, err
 	case kind == data.FieldTypeString:
 		return text, nil
 	case v == nil:

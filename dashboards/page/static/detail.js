@@ -212,7 +212,7 @@ function flow(f) {
 
 function finding(f) {
   const where = f.location || f.port || f.device;
-  const about = [`${Format.count(f.count)} times`, where ? `at ${where}` : "", f.evidence || ""];
+  const about = [`${Format.count(f.count)} times`, where ? `at ${where}` : "", f.last ? "" : "at an unknown time", f.evidence || ""];
   return element("li", f.severity, `${f.kind} (${f.severity})`, element("small", "", about.filter(Boolean).join(", ")));
 }
 
