@@ -1,6 +1,7 @@
 package main
 
 import (
+	littleendian "encoding/binary"
 	"os"
 	"path/filepath"
 	"strings"
@@ -57,6 +58,47 @@ func TestReport(t *testing.T) {
 	config := writeFile(t, filepath.Join(t.TempDir(), "c.yaml"), "findings: {senders: [10.0.1.0/24]}\n")
 	if r := runBinary(t, os.Environ(), "report", clean.dir, "--fabric", clean.fabric(), "--out", html, "--fail-on", "error", "--config", config); r.code != exitFound {
 		t.Errorf("with senders in the configuration: exit code %d: %s", r.code, r.stderr)
+	}
+}
+
+// TestReportWithoutTimes: a report of captures without times has none, in any form.
+func TestReportWithoutTimes(t *testing.T) {
+	t.Parallel()
+	e := emit(t, "--scenario", "rogue", "--set", "duration=1s")
+	for _, path := range e.captures(t) {
+		removeTimes(t, path)
+	}
+	for format, want := range map[string]string{"html": ">At an unknown time", "markdown": "observations, at an unknown time.", "json": `"note": "packets without a time"`} {
+		text := mustRun(t, os.Environ(), "report", e.dir, "--fabric", e.fabric(), "-o", format, "--out", "-")
+		if !strings.Contains(text, want) || strings.Contains(text, "1970-") || strings.Contains(text, "0001-") || !strings.Contains(text, "forged-value") {
+			t.Errorf("%s does not say %q, or has a time:\n%.3000s", format, want, text)
+		}
+	}
+}
+
+// removeTimes makes simple packet blocks of the enhanced ones of a pcapng file.
+func removeTimes(t *testing.T, path string) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []byte
+	word := littleendian.LittleEndian
+	for len(b) > 0 {
+		block := b[:word.Uint32(b[4:])]
+		b = b[len(block):]
+		if word.Uint32(block) == 6 {
+			captured := word.Uint32(block[20:])
+			data := block[28 : 28+(captured+3)/4*4]
+			n := uint32(16 + len(data))
+			block = word.AppendUint32(word.AppendUint32(word.AppendUint32(nil, 3), n), word.Uint32(block[24:]))
+			block = word.AppendUint32(append(block, data...), n)
+		}
+		out = append(out, block...)
+	}
+	if err := os.WriteFile(path, out, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 

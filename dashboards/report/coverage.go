@@ -38,9 +38,9 @@ type Tap struct {
 	Name         string            `json:"name"`
 	Place        string            `json:"place"`
 	Interface    string            `json:"interface,omitempty"`
-	Weight       uint64            `json:"weight"` // packets represented by each captured one
-	From         time.Time         `json:"from"`
-	To           time.Time         `json:"to"`
+	Weight       uint64            `json:"weight"`        // packets represented by each captured one
+	From         time.Time         `json:"from,omitzero"` // of the packets with a time, as To
+	To           time.Time         `json:"to,omitzero"`
 	Packets      uint64            `json:"packets"`
 	Frames       map[string]uint64 `json:"frames"` // packets by decoding outcome
 	Tags         uint64            `json:"tags"`
@@ -179,7 +179,7 @@ func (c *Coverage) rejected() map[string]uint64 {
 	return all
 }
 
-// Period returns the times of the first and the last packet of all taps; the zero Time without any.
+// Period returns the times of the first and the last packet of all taps; the zero Time if none has one.
 func (c *Coverage) Period() (from, to time.Time) { return periodOf(c.Taps) }
 
 func periodOf(taps []Tap) (from, to time.Time) {
@@ -215,6 +215,8 @@ func (c *Coverage) SetTaps(list []Tap, configured []string) {
 			t.Note = "no packets"
 		case t.Observations == 0:
 			t.Note = "no tags and no reflections"
+		case t.To.IsZero():
+			t.Note = "packets without a time"
 		case t.Stored == 0 && t.Place == "receiver":
 			t.Note = "enters no heatmap"
 		case t.To.Before(early):

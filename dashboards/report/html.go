@@ -44,12 +44,7 @@ func share(part float64) string {
 	return percent(part)
 }
 
-func clock(t time.Time) string {
-	if t.IsZero() {
-		return "unknown"
-	}
-	return t.UTC().Format("2006-01-02 15:04:05.000 MST")
-}
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 MST") }
 
 // moment reformats an RFC 3339 time with clock; other text is unchanged.
 func moment(text string) string {

@@ -13,7 +13,11 @@ import (
 // the HTML has.
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	b := bufio.NewWriter(w)
-	fmt.Fprintf(b, "# %s\n\n%s to %s: %s\n\n", plain(r.Title), clock(r.From), clock(r.To), plain(strings.Join(r.Files, ", ")))
+	period := "At an unknown time"
+	if !r.To.IsZero() {
+		period = clock(r.From) + " to " + clock(r.To)
+	}
+	fmt.Fprintf(b, "# %s\n\n%s: %s\n\n", plain(r.Title), period, plain(strings.Join(r.Files, ", ")))
 	if r.Verdict != nil {
 		r.Verdict.markdown(b)
 	}
@@ -29,6 +33,8 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 		fmt.Fprintf(b, "* **%s: %s**, %s: %s. %d of %d observations", f.Severity, f.Kind, plain(f.Subject), plain(f.Evidence), f.Count, f.Of)
 		if f.From != "" {
 			fmt.Fprintf(b, ", %s to %s", f.From, f.To)
+		} else {
+			fmt.Fprint(b, ", at an unknown time")
 		}
 		fmt.Fprintf(b, ".\n  If that is not the cause: %s.\n", f.Otherwise)
 		for _, p := range f.Packets {

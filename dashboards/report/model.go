@@ -13,8 +13,8 @@ import (
 type Report struct {
 	Title       string    `json:"title"`
 	GeneratedAt time.Time `json:"generated_at"`
-	From        time.Time `json:"from"`
-	To          time.Time `json:"to"`
+	From        time.Time `json:"from,omitzero"` // left out, as To, if no packet has a time
+	To          time.Time `json:"to,omitzero"`
 	Files       []string  `json:"files"`
 
 	OnsetRatio float64 `json:"onset_ratio"` // a cell becomes congested from this share of heavy observations on, above 0 to 1
@@ -154,7 +154,7 @@ type Finding struct {
 	// Candidates lists the devices, ports or senders one of which is at fault, if the evidence
 	// cannot decide.
 	Candidates []string  `json:"candidates,omitempty"`
-	From       string    `json:"from,omitempty"` // RFC 3339
+	From       string    `json:"from,omitempty"` // RFC 3339; left out, as To, if no packet has a time
 	To         string    `json:"to,omitempty"`
 	Count      uint64    `json:"count"`
 	Of         uint64    `json:"of"`

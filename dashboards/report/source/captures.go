@@ -310,7 +310,7 @@ func reportTap(t *store.TapRow, weight uint64) report.Tap {
 		Observations: t.Observations, Stored: t.Stored, Overflow: t.Overflow, Late: t.Late, Rejected: maps.Clone(t.Rejected),
 		Untouched: t.Untouched, Trimmed: t.Trimmed,
 	}
-	if t.Packets > 0 {
+	if t.To != 0 { // else no packet has a time
 		one.From, one.To = time.Unix(0, t.From).UTC(), time.Unix(0, t.To).UTC()
 	}
 	return one
@@ -342,7 +342,7 @@ func (s *tapSums) merge(t report.Tap) {
 		return
 	}
 	o := &s.list[at]
-	if t.Packets > 0 && (o.Packets == 0 || t.From.Before(o.From)) {
+	if !t.To.IsZero() && (o.To.IsZero() || t.From.Before(o.From)) {
 		o.From = t.From
 	}
 	if t.To.After(o.To) {
