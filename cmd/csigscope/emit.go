@@ -36,6 +36,7 @@ such as leaf3 or leaf3:up*). --dump leaves out keys without a value, such as the
 func (f *scenarioFlags) add(flags *pflag.FlagSet, name, when string) {
 	flags.StringVar(&f.name, "scenario", name, "`NAME` of a built-in scenario"+when)
 	flags.StringVar(&f.file, "scenario-file", "", "scenario `FILE` (YAML) instead of a built-in one")
+	exclusive(flags, "scenario", "scenario-file")
 	flags.StringArrayVar(&f.set, "set", nil, "set a key of the scenario: `KEY=VALUE`, such as duration=5s")
 }
 

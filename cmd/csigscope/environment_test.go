@@ -92,13 +92,15 @@ func TestExclusiveFlags(t *testing.T) {
 	t.Setenv("CSIGSCOPE_QUERY_CELLS_TO", "2026-01-05T09:31:00Z")
 	t.Setenv("CSIGSCOPE_QUERY_CELLS_SINCE", "15m")
 	t.Setenv("CSIGSCOPE_EMIT_DUMP", "true")
+	t.Setenv("CSIGSCOPE_EMIT_SCENARIO_FILE", "mine.yaml")
 	for line, want := range map[string]string{
 		"query cells --server http://i --since 5m":                 "server since",
 		"query cells --store embedded --from 2026-01-05T09:00:00Z": "from store to",
 		"query cells --to 2026-01-05T09:40:00Z":                    "from server store to",
 		"query cells --windows 5":                                  "server store windows",
-		"emit --list":                                              "list",
-		"emit --out captures":                                      "dump out",
+		"emit --list":                                              "list scenario-file",
+		"emit --out captures":                                      "dump out scenario-file",
+		"emit --scenario ring":                                     "dump scenario",
 	} {
 		words := strings.Fields(line)
 		cmd, flags, err := newRoot().Find(words)

@@ -47,7 +47,7 @@ func variable(cmd *cobra.Command, f *pflag.Flag) string {
 const exclusiveNote = "csigscope_exclusive"
 
 // exclusive notes flags that cannot be used together, so that one on the command line takes
-// precedence over another one in the environment. The command itself refuses both in one place.
+// precedence over another one in the environment. The command itself decides about both in one place.
 func exclusive(flags *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		f := flags.Lookup(name)
