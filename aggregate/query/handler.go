@@ -289,13 +289,16 @@ func checkTime(t time.Time) (time.Time, error) {
 	return t, nil
 }
 
+// maxStep is above every automatic step: the longest one is 512 days, of ranges of 85 years and more.
+const maxStep = 1000 * 24 * time.Hour
+
 func readStep(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
 	}
 	step, err := time.ParseDuration(text)
-	if err != nil || step < 100*time.Microsecond || step > 366*24*time.Hour {
-		return 0, fmt.Errorf("read step %q: expected a duration from 100us to 8784h, such as 10s", text)
+	if err != nil || step < 100*time.Microsecond || step > maxStep {
+		return 0, fmt.Errorf("read step %q: expected a duration from 100us to 24000h, such as 10s", text)
 	}
 	return step, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -100,6 +101,20 @@ func TestHandlerSelects(t *testing.T) {
 	}
 	if b.Data[0].Total.Modes["stage"] == nil || b.Data[0].Total.Modes["location"] != nil {
 		t.Errorf("modes at %v, want stage alone", b.Levels)
+	}
+}
+
+// TestHandlerTakesAutomaticSteps: the step of a bundle can be asked for, however long its range is.
+func TestHandlerTakesAutomaticSteps(t *testing.T) {
+	m := querytest.Fabric(2, 5)
+	h := query.NewHandler(query.HandlerConfig{Reader: m})
+	for _, from := range []int{1970, 2020, 2026} {
+		b := build(t, m, query.Options{From: time.Date(from, 1, 1, 0, 0, 0, 0, time.UTC), To: time.Date(2105, 12, 1, 0, 0, 0, 0, time.UTC)})
+		end := int64(b.Windows[len(b.Windows)-1]) + b.StepNS
+		r := serve(t, h, "GET", fmt.Sprintf("/api/v1/frames?signal=min_abw&level=location&from=%d&to=%d&step=%dns", b.Windows[0], end, b.StepNS))
+		if r.StatusCode != http.StatusOK {
+			t.Errorf("from %d: status %d of windows of %s", from, r.StatusCode, time.Duration(b.StepNS))
+		}
 	}
 }
 
