@@ -1701,7 +1701,7 @@ func (x *FlowsRequest) GetLink() []string {
 	return nil
 }
 
-// FindingsRequest asks the store for findings.
+// FindingsRequest asks the store for findings. Those without a time belong to every range.
 type FindingsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// RFC 3339: start of the range, in whole seconds; without from and to the last stored hour.
@@ -6048,9 +6048,9 @@ type Finding struct {
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	// Its severity.
 	Severity Severity `protobuf:"varint,3,opt,name=severity,proto3,enum=csigscope.query.v1.Severity" json:"severity,omitempty"`
-	// Time of its first occurrence in the range.
+	// Time of its first occurrence in the range, absent if its packets have no time.
 	First *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=first,proto3" json:"first,omitempty"`
-	// Time of its last occurrence in the range.
+	// Time of its last occurrence in the range, likewise.
 	Last *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last,proto3" json:"last,omitempty"`
 	// Number of occurrences.
 	Count uint64 `protobuf:"varint,6,opt,name=count,proto3" json:"count,omitempty"`
@@ -8871,13 +8871,13 @@ const file_query_proto_rawDesc = "" +
 	"\ttruncated\x18\x04 \x01(\bB\v\x8a\xb5\x18\aB\x05falseR\ttruncated\x12I\n" +
 	"\vnext_cursor\x18\x05 \x01(\tB(\x8a\xb5\x18$B MDAwMDAwMDAwMDAwMDAwNy00Mi4xLjEwH\x01R\n" +
 	"nextCursor\x12.\n" +
-	"\x05flows\x18\x06 \x03(\v2\x18.csigscope.query.v1.FlowR\x05flows\"\xbf\x04\n" +
+	"\x05flows\x18\x06 \x03(\v2\x18.csigscope.query.v1.FlowR\x05flows\"\xbb\x04\n" +
 	"\aFinding\x12)\n" +
 	"\x04kind\x18\x01 \x01(\tB\x15\x8a\xb5\x18\x11B\x0frogue-insertionR\x04kind\x12&\n" +
 	"\x02id\x18\x02 \x01(\tB\x16\x8a\xb5\x18\x12B\x109f86d081884c7d65R\x02id\x12E\n" +
-	"\bseverity\x18\x03 \x01(\x0e2\x1c.csigscope.query.v1.SeverityB\v\x8a\xb5\x18\aB\x05errorR\bseverity\x12N\n" +
-	"\x05first\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:00:00ZR\x05first\x12L\n" +
-	"\x04last\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:10:00ZR\x04last\x12\x1d\n" +
+	"\bseverity\x18\x03 \x01(\x0e2\x1c.csigscope.query.v1.SeverityB\v\x8a\xb5\x18\aB\x05errorR\bseverity\x12L\n" +
+	"\x05first\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:00ZR\x05first\x12J\n" +
+	"\x04last\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:10:00ZR\x04last\x12\x1d\n" +
 	"\x05count\x18\x06 \x01(\x04B\a\x8a\xb5\x18\x03B\x013R\x05count\x12%\n" +
 	"\x06device\x18\a \x01(\tB\r\x8a\xb5\x18\tB\x05leaf3H\x01R\x06device\x12%\n" +
 	"\x04port\x18\b \x01(\tB\x11\x8a\xb5\x18\rB\tleaf3:up1H\x01R\x04port\x12-\n" +
