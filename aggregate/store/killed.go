@@ -234,9 +234,10 @@ GROUP BY producer, incarnation, epoch`, s.database, GapOpen, int(rebuildFor.Seco
 }
 
 // missAfter records that everything after a process's last stored second is missing, until the next
-// process began or, if its incarnation is no such time, until now. Processes that have a gap of a
-// restart are left out; the others lost their marks. Open are this second and those after it that have
-// fine windows. Rows that a process stored under several configurations count as one process.
+// process began or, if its incarnation is no such time, until now. Killed processes without windows do
+// not count as the next one: they get no gap of their own. Processes that have a gap of a restart are
+// left out; the others lost their marks. Open are this second and those after it that have fine
+// windows. Rows that a process stored under several configurations count as one process.
 func (s *Store) missAfter(ctx context.Context, list []Run) error {
 	unknown := make(map[process]bool)
 	for _, r := range list {
@@ -259,11 +260,37 @@ func (s *Store) missAfter(ctx context.Context, list []Run) error {
 	if err != nil || len(unknown) == 0 { // the windows of all times take long to read
 		return err
 	}
-	next := make(map[process]uint64)
+	var gaps, open []Gap
+	these := processes()
+	query = fmt.Sprintf(`SELECT producer, incarnation, argMax(config_epoch, window_start), if(max(second), maxIf(window_start, second), min(window_start)), max(end) FROM
+(SELECT producer, incarnation, config_epoch, window_start, true AS second, window_start AS end FROM %[1]s.%[2]s WHERE %[4]s
+UNION ALL SELECT producer, incarnation, config_epoch, window_start, false, %[5]s FROM %[1]s.%[3]s WHERE %[4]s)
+GROUP BY producer, incarnation`,
+		s.database, resolutionTableAt(secondTable).table(), resolutionTableAt(fineTable).table(), these, windowEnd("resolution_ns"))
+	err = s.query(ctx, s.reader, "read windows", query, func(rows driver.Rows) error {
+		var of aggregate.Source
+		var last, end time.Time
+		if err := rows.Scan(&of.Producer, &of.Incarnation, &of.Epoch, &last, &end); err != nil {
+			return err
+		}
+		delete(unknown, process{of.Producer, of.Incarnation})
+		last = last.Truncate(time.Second)
+		from := last.Add(time.Second)
+		gaps = append(gaps, Gap{Source: of, From: from, To: later(from, time.Now()), Reason: GapRestart})
+		open = append(open, Gap{Source: of, From: last, To: later(from, end.Add(time.Second-1).Truncate(time.Second)), Reason: GapOpen, Resolution: time.Second})
+		return nil
+	})
+	if err != nil || len(gaps) == 0 {
+		return err
+	}
+	next, lasting := make(map[process]uint64), "true"
+	if len(unknown) > 0 { // they have no windows
+		lasting = "NOT " + processes()
+	}
 	query = fmt.Sprintf(`SELECT of.producer, of.incarnation, min(later.incarnation) FROM
 (SELECT DISTINCT producer, incarnation FROM %[1]s.runs WHERE %[2]s) AS of
-INNER JOIN (SELECT DISTINCT producer, incarnation FROM %[1]s.runs) AS later ON of.producer = later.producer
-WHERE later.incarnation > of.incarnation GROUP BY of.producer, of.incarnation`, s.database, processes())
+INNER JOIN (SELECT DISTINCT producer, incarnation FROM %[1]s.runs WHERE %[3]s) AS later ON of.producer = later.producer
+WHERE later.incarnation > of.incarnation GROUP BY of.producer, of.incarnation`, s.database, these, lasting)
 	err = s.query(ctx, s.reader, "read runs", query, func(rows driver.Rows) error {
 		var p process
 		var incarnation uint64
@@ -274,34 +301,14 @@ WHERE later.incarnation > of.incarnation GROUP BY of.producer, of.incarnation`, 
 	if err != nil {
 		return err
 	}
-	var gaps []Gap
-	query = fmt.Sprintf(`SELECT producer, incarnation, argMax(config_epoch, window_start), if(max(second), maxIf(window_start, second), min(window_start)), max(end) FROM
-(SELECT producer, incarnation, config_epoch, window_start, true AS second, window_start AS end FROM %[1]s.%[2]s WHERE %[4]s
-UNION ALL SELECT producer, incarnation, config_epoch, window_start, false, %[5]s FROM %[1]s.%[3]s WHERE %[4]s)
-GROUP BY producer, incarnation`,
-		s.database, resolutionTableAt(secondTable).table(), resolutionTableAt(fineTable).table(), processes(), windowEnd("resolution_ns"))
-	err = s.query(ctx, s.reader, "read windows", query, func(rows driver.Rows) error {
-		var of aggregate.Source
-		var last, end time.Time
-		if err := rows.Scan(&of.Producer, &of.Incarnation, &of.Epoch, &last, &end); err != nil {
-			return err
-		}
-		last = last.Truncate(time.Second)
-		from, to := last.Add(time.Second), time.Now()
-		if to.Before(from) {
-			to = from
-		}
+	for i := range gaps {
+		g := &gaps[i]
 		// The incarnation of a live tap is the Unix time of its start in ns; other exporters may count.
-		if began := next[process{of.Producer, of.Incarnation}]; began > uint64(max(from.UnixNano(), 0)) && began < uint64(max(to.UnixNano(), 0)) {
-			to = time.Unix(0, int64(began))
+		if began := next[process{g.Source.Producer, g.Source.Incarnation}]; began > uint64(max(g.From.UnixNano(), 0)) && began < uint64(max(g.To.UnixNano(), 0)) {
+			g.To = time.Unix(0, int64(began))
 		}
-		gaps = append(gaps, Gap{Source: of, From: from, To: to, Reason: GapRestart},
-			Gap{Source: of, From: last, To: later(from, end.Add(time.Second-1).Truncate(time.Second)), Reason: GapOpen, Resolution: time.Second})
-		return nil
-	})
-	if err != nil || len(gaps) == 0 {
-		return err
 	}
+	gaps = append(gaps, open...)
 	rows := make([]gap, len(gaps))
 	for i := range gaps {
 		rows[i] = gaps[i].row(time.Now())

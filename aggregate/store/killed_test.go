@@ -117,14 +117,18 @@ func TestEndKilledNext(t *testing.T) {
 	now, began := time.Now(), testStart.Add(20*time.Second)
 	first := uint64(testStart.UnixNano())
 	for name, tt := range map[string]struct {
-		later []uint64  // incarnations
-		want  time.Time // end of the gap; zero: now
+		later  []uint64  // incarnations
+		killed int       // number of later processes that were killed, too
+		want   time.Time // end of the gap; zero: now
 	}{
 		"a start":         {later: []uint64{uint64(began.Add(time.Hour).UnixNano()), uint64(began.UnixNano())}, want: began},
 		"a count":         {later: []uint64{first + 1}},
 		"not yet":         {later: []uint64{uint64(now.Add(time.Hour).UnixNano())}},
 		"the highest one": {later: []uint64{math.MaxUint64}},
 		"none":            {},
+		"one without windows": {
+			later: []uint64{uint64(began.Add(-time.Second).UnixNano()), uint64(began.UnixNano())}, killed: 1, want: began,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := openStore(t)
@@ -140,7 +144,7 @@ func TestEndKilledNext(t *testing.T) {
 				t.Fatal(err)
 			}
 			write(t, s, blocks([]row{delayRow(run.Source, 1, testStart, time.Second, 3)}))
-			if err := s.EndKilled(t.Context(), []Run{run}); err != nil {
+			if err := s.EndKilled(t.Context(), append([]Run{run}, list[2:2+tt.killed]...)); err != nil {
 				t.Fatal(err)
 			}
 			var got time.Time
