@@ -68,12 +68,13 @@ func orZero(t time.Time) time.Time {
 }
 
 // ProducerCounts are the producers of a range. Present producers have rows of its minutes, live
-// or replayed. Expected producers are the present ones, and the live ones that wrote in the
-// ExpectFor before its end and were not forgotten since.
+// or replayed: of captures, their taps with stored observations, each once even if it is in several
+// files. Expected producers are the present ones, and the live ones that wrote in the ExpectFor
+// before its end and were not forgotten since.
 type ProducerCounts struct{ Expected, Present uint64 }
 
 // CountProducers counts the producers of a range. It reads five columns of the rows of 1 min, and
-// those of 1 s at the end of the range.
+// those of 1 s at the end of the range, and the taps of captures.
 func (s *Store) CountProducers(ctx context.Context, from, to time.Time) (c ProducerCounts, err error) {
 	if err := checkRange(from, to); err != nil {
 		return c, fmt.Errorf("count producers: %w", err)
@@ -84,12 +85,15 @@ func (s *Store) CountProducers(ctx context.Context, from, to time.Time) (c Produ
 	if expected.Before(since) {
 		since = expected
 	}
-	query := fmt.Sprintf(`SELECT count(), countIf(present) FROM
+	query := fmt.Sprintf(`SELECT countIf(empty(taps)) + uniqExactArray(taps), countIf(present AND empty(taps)) + uniqExactArray(taps) FROM
 (SELECT producer, max(w.last) AS seen, max(w.written) AS written, seen >= '%[2]s' AS present FROM (%[3]s UNION ALL %[4]s) AS w
  WHERE (producer, incarnation, config_epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[1]s.superseded) GROUP BY producer) AS p
 LEFT JOIN (SELECT producer, max(at) AS forgotten FROM %[1]s.forgotten GROUP BY producer) AS f USING producer
+LEFT JOIN (SELECT producer, groupUniqArray(tap) AS taps FROM
+ (SELECT DISTINCT producer, incarnation, epoch, (name, place, interface) AS tap FROM %[1]s.taps WHERE stored > 0 AND time_from < '%[6]s' AND time_to >= '%[2]s') AS r
+ WHERE producer IN (SELECT producer FROM %[1]s.runs WHERE mode = 'replay') AND (producer, incarnation, epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[1]s.superseded) GROUP BY producer) AS t USING producer
 WHERE present OR seen >= '%[5]s' AND forgotten < written AND producer IN (SELECT producer FROM %[1]s.runs WHERE mode = 'live')`,
-		s.database, stamp(from), s.lastWindows(minuteTable, ofRuns, since, to), s.lastWindows(secondTable, ofRuns, later(from, to.Add(-unclosed)), to), stamp(expected))
+		s.database, stamp(from), s.lastWindows(minuteTable, ofRuns, since, to), s.lastWindows(secondTable, ofRuns, later(from, to.Add(-unclosed)), to), stamp(expected), stamp(to))
 	err = s.query(ctx, s.reader, "count producers", query, func(rows driver.Rows) error { return rows.Scan(&c.Expected, &c.Present) })
 	return c, err
 }

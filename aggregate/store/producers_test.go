@@ -165,7 +165,20 @@ func TestCountProducers(t *testing.T) {
 	wrote(5, 2, RunReplay, time.Minute, 2*time.Minute)                       // which the second one hides
 	wrote(6, 1, RunReplay, time.Minute, -2*time.Hour)                        // a capture from another time
 	wrote(7, 1, RunLive, time.Second, 2*time.Minute+time.Second, -time.Hour) // its minutes are still open
-	if err := s.Flush(ctx); err != nil {
+	wrote(8, 1, RunReplay, time.Minute, -72*time.Hour, -71*time.Hour)        // four taps, one of which continues in the next file,
+	wrote(9, 1, RunReplay, time.Minute, -71*time.Hour)
+	wrote(10, 1, RunReplay, time.Minute, -71*time.Hour) // and a file without rows of its taps
+	tap := func(producer, seq uint64, name string, from, to time.Duration, stored uint64) TapRow {
+		return TapRow{
+			Source: aggregate.Source{Producer: producer, Incarnation: 1, Epoch: 1}, Seq: seq, Name: name,
+			From: noon.Add(from).UnixNano(), To: noon.Add(to).UnixNano(), Packets: 9, Stored: stored,
+		}
+	}
+	if err := errors.Join(s.Flush(ctx), s.WriteTaps(ctx, []TapRow{
+		tap(8, 1, "a", -72*time.Hour, -71*time.Hour, 1), tap(8, 2, "b", -72*time.Hour, -71*time.Hour, 1), tap(8, 3, "idle", -72*time.Hour, -71*time.Hour, 0),
+		tap(8, 4, "c", -71*time.Hour, -71*time.Hour, 1), tap(9, 1, "a", -71*time.Hour, -71*time.Hour, 1), tap(9, 2, "d", -71*time.Hour, -71*time.Hour, 1),
+		tap(1, 1, "session", 0, time.Hour, 1),
+	})); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Forget(ctx, "tap4"); err != nil {
@@ -183,6 +196,8 @@ func TestCountProducers(t *testing.T) {
 		{-2 * time.Hour, 0, ProducerCounts{Expected: 3, Present: 2}},
 		{-26 * time.Hour, -25 * time.Hour, ProducerCounts{}},
 		{-48 * time.Hour, time.Hour, ProducerCounts{Expected: 6, Present: 6}},
+		{-72 * time.Hour, -72*time.Hour + time.Minute, ProducerCounts{Expected: 2, Present: 2}},
+		{-72 * time.Hour, -70 * time.Hour, ProducerCounts{Expected: 5, Present: 5}},
 	} {
 		if got, err := s.CountProducers(ctx, noon.Add(test.from), noon.Add(test.to)); err != nil || got != test.want {
 			t.Errorf("%s to %s: %+v, %v, want %+v", test.from, test.to, got, err, test.want)
