@@ -3366,7 +3366,7 @@ type About struct {
 	ExpectedProducers uint32 `protobuf:"varint,21,opt,name=expected_producers,json=expectedProducers,proto3" json:"expected_producers,omitempty"`
 	// Expected producers that sent rows of the last three windows, unless the server's configuration
 	// sets another number. Windows without rows count by the clock. In history, those with rows of
-	// the minutes of the range, including replayed captures. JSON omits 0.
+	// the minutes of the range, including the taps of replayed captures, each once. JSON omits 0.
 	PresentProducers uint32 `protobuf:"varint,22,opt,name=present_producers,json=presentProducers,proto3" json:"present_producers,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
