@@ -304,7 +304,7 @@ WHERE later.incarnation > of.incarnation GROUP BY of.producer, of.incarnation`, 
 	for i := range gaps {
 		g := &gaps[i]
 		// The incarnation of a live tap is the Unix time of its start in ns; other exporters may count.
-		if began := next[process{g.Source.Producer, g.Source.Incarnation}]; began > uint64(max(g.From.UnixNano(), 0)) && began < uint64(max(g.To.UnixNano(), 0)) {
+		if began := next[process{g.Producer, g.Incarnation}]; began > uint64(max(g.From.UnixNano(), 0)) && began < uint64(max(g.To.UnixNano(), 0)) {
 			g.To = time.Unix(0, int64(began))
 		}
 	}
