@@ -26,7 +26,7 @@ func examples(t *testing.T, path string) []string {
 		t.Fatal(err)
 	}
 	var list []string
-	for _, block := range regexp.MustCompile("(?s)```yaml\n(csig:\n.*?)```").FindAllStringSubmatch(string(text), -1) {
+	for _, block := range regexp.MustCompile("(?s)```yaml\n((?:# )?csig:.*?)```").FindAllStringSubmatch(string(text), -1) {
 		list = append(list, block[1])
 	}
 	return list
