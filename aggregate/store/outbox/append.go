@@ -84,7 +84,7 @@ func (l *Log) group(records []Record, size int64) (*group, error) {
 	last := make(map[int]*header, len(l.classes)) // of the group, by class
 	for i := range records {
 		r, h := &records[i], &g.headers[i]
-		c := &l.classes[r.Class]
+		c := l.classes[r.Class]
 		*h = header{
 			class: c.ID, more: i < len(records)-1, labelSize: uint32(len(r.Label)), payloadSize: uint32(len(r.Payload)), id: l.id,
 			seq: c.next, prev: c.confirmed, written: now, weight: r.Weight, before: c.sum, extent: r.Extent,
@@ -180,7 +180,7 @@ func (l *Log) wrote(g *group, written int64, err error) {
 	s.end += written
 	l.changed = true
 	for i := range g.headers {
-		h, c := &g.headers[i], &l.classes[g.records[i].Class]
+		h, c := &g.headers[i], l.classes[g.records[i].Class]
 		s.note(c.index, h)
 		c.confirm(h)
 		if c.Latest {

@@ -82,7 +82,7 @@ type Log struct {
 	swap sync.RWMutex
 
 	mu       sync.Mutex
-	classes  []class
+	classes  []*class  // complete once the log is open
 	segments []segment // by number
 	rotate   bool      // the active segment failed: write to a new one
 	number   uint64    // of the last segment
@@ -151,7 +151,7 @@ func Open(o Options) (*Log, error) {
 	l := &Log{o: o, owner: owner, ready: make(chan struct{}, 1), lost: make(map[Reason]Lost)}
 	for i, c := range o.Classes {
 		c.ID = cmp.Or(c.ID, uint8(i+1))
-		l.classes = append(l.classes, class{Class: c, index: i})
+		l.classes = append(l.classes, &class{Class: c, index: i})
 	}
 	if err := l.recover(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", o.Dir, err), owner.Close())
@@ -208,7 +208,7 @@ func (l *Log) Stats() Stats {
 	defer l.mu.Unlock()
 	s := Stats{Bytes: l.total, Lost: make(map[Reason]Lost, len(l.lost))}
 	for i := range l.classes {
-		at, c := &s.Waiting, &l.classes[i]
+		at, c := &s.Waiting, l.classes[i]
 		if c.Latest {
 			continue
 		}
@@ -241,7 +241,7 @@ func (l *Log) Reached(mark []uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range mark {
-		c := &l.classes[i]
+		c := l.classes[i]
 		if c.acked < mark[i] && !c.held && !c.Latest {
 			return false
 		}

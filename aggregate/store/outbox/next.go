@@ -124,7 +124,7 @@ func (l *Log) Next(buf []byte, passing ...int) (e Entry, ok bool, err error) {
 	l.swap.RLock()
 	defer l.swap.RUnlock()
 	for _, i := range l.o.Order {
-		c := &l.classes[i]
+		c := l.classes[i]
 		if slices.Contains(passing, i) {
 			continue
 		}
@@ -151,7 +151,7 @@ func (l *Log) Next(buf []byte, passing ...int) (e Entry, ok bool, err error) {
 func (l *Log) After(e *Entry, buf []byte) (next Entry, ok bool, err error) {
 	l.swap.RLock()
 	defer l.swap.RUnlock()
-	c := &l.classes[e.Class]
+	c := l.classes[e.Class]
 	l.mu.Lock()
 	v := l.view(c)
 	l.mu.Unlock()
@@ -177,7 +177,7 @@ func (e *Entry) Join(next *Entry) {
 func (l *Log) Latest(class int) (e Entry, ok bool, err error) {
 	l.swap.RLock()
 	defer l.swap.RUnlock()
-	c := &l.classes[class]
+	c := l.classes[class]
 	l.mu.Lock()
 	v := l.view(c)
 	l.mu.Unlock()
@@ -404,7 +404,7 @@ func (l *Log) Lose(e *Entry, reason Reason) {
 }
 
 func (l *Log) ackAs(e *Entry, lost Reason) {
-	c := &l.classes[e.Class]
+	c := l.classes[e.Class]
 	now := l.o.Now()
 	c.cursor = e.after
 	l.mu.Lock()

@@ -217,7 +217,7 @@ func (l *Log) current() *position {
 	defer l.mu.Unlock()
 	p := &position{id: l.id, at: l.o.Now(), classes: make([]classPosition, len(l.classes))}
 	for i := range l.classes {
-		c := &l.classes[i]
+		c := l.classes[i]
 		at := classPosition{class: c.ID, acked: c.acked, confirmed: c.confirmed, ackedSum: c.ackedSum, sum: c.sum, extent: c.extent}
 		if c.doubt > c.acked {
 			at.doubt = c.doubt
@@ -253,7 +253,7 @@ func (l *Log) save() error {
 		return fmt.Errorf("write position: %w", err)
 	}
 	for i := range l.classes {
-		c := &l.classes[i]
+		c := l.classes[i]
 		c.saved = p.classes[i].acked
 	}
 	return nil

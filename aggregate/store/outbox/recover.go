@@ -36,7 +36,7 @@ func (l *Log) recover() error {
 	}
 	v.end()
 	for i := range l.classes {
-		v.finish(&l.classes[i])
+		v.finish(l.classes[i])
 	}
 	l.removeTorn(v.torn)
 	if p == nil {
@@ -69,16 +69,16 @@ func (l *Log) list() error {
 // classOf returns the class of an ID. A class that Options do not name belongs to a newer program
 // and is held; nil beyond maxClasses.
 func (l *Log) classOf(id uint8) *class {
-	i := slices.IndexFunc(l.classes, func(c class) bool { return c.ID == id })
-	if i >= 0 {
-		return &l.classes[i]
+	if c := l.known(id); c != nil {
+		return c
 	}
 	if len(l.classes) >= maxClasses {
 		return nil
 	}
 	name := fmt.Sprintf("class %d", id)
-	l.classes = append(l.classes, class{Class: Class{Name: name, ID: id, Exempt: true}, index: len(l.classes), held: true})
-	return &l.classes[len(l.classes)-1]
+	c := &class{Class: Class{Name: name, ID: id, Exempt: true}, index: len(l.classes), held: true}
+	l.classes = append(l.classes, c)
+	return c
 }
 
 // identify finds the id of the log, and drops a position with another id: it would make Next skip

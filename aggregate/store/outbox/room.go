@@ -52,8 +52,8 @@ func (l *Log) reclaimable() (number uint64, ok bool) {
 
 // rewrite leaves in a segment only the records that keep selects; an empty segment is deleted. It
 // writes the position first: after a crash, removed records that are not known to be acknowledged
-// would look lost. On a full disk it takes that risk, since nothing else frees room. The caller
-// holds files.
+// would look lost. On a full disk it takes that risk, since nothing else frees room. keep is called
+// with mu held, since the sender acknowledges meanwhile. The caller holds files.
 func (l *Log) rewrite(number uint64, keep func(c *class, seq uint64) bool) error {
 	l.mu.Lock()
 	s := l.segment(number)
@@ -64,7 +64,7 @@ func (l *Log) rewrite(number uint64, keep func(c *class, seq uint64) bool) error
 	old, known := *s, true
 	old.parts = slices.Clone(s.parts)
 	for _, p := range s.parts {
-		c := &l.classes[p.class]
+		c := l.classes[p.class]
 		known = known && c.saved >= min(c.acked, p.last)
 	}
 	active := number == l.segments[len(l.segments)-1].number
@@ -116,7 +116,7 @@ func (l *Log) kept(old *segment, keep func(c *class, seq uint64) bool) (b []byte
 		}
 		offset = f.next()
 		c := l.known(f.class)
-		if c == nil || f.cut || !keep(c, f.seq) {
+		if c == nil || f.cut || !l.selects(keep, c, f.seq) {
 			continue
 		}
 		f.more = false
@@ -138,22 +138,27 @@ func (l *Log) kept(old *segment, keep func(c *class, seq uint64) bool) (b []byte
 	return b, next, err
 }
 
+func (l *Log) selects(keep func(c *class, seq uint64) bool, c *class, seq uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return keep(c, seq)
+}
+
 // keepsAny reports whether a segment may have records that keep selects.
 func (l *Log) keepsAny(s *segment, keep func(c *class, seq uint64) bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.ContainsFunc(s.parts, func(p part) bool { return keep(&l.classes[p.class], p.last) || keep(&l.classes[p.class], p.prev+1) })
+	return slices.ContainsFunc(s.parts, func(p part) bool { return keep(l.classes[p.class], p.last) || keep(l.classes[p.class], p.prev+1) })
 }
 
 // known returns the class of an ID, nil for none.
 func (l *Log) known(id uint8) *class {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	i := slices.IndexFunc(l.classes, func(c class) bool { return c.ID == id })
-	if i < 0 {
-		return nil
+	for _, c := range l.classes {
+		if c.ID == id {
+			return c
+		}
 	}
-	return &l.classes[i]
+	return nil
 }
 
 // replace replaces the bytes of a segment, or removes it. On a full disk the records move within
@@ -234,7 +239,7 @@ func (l *Log) Acked() []Segment {
 	var list []Segment
 	for i := range l.segments {
 		for _, p := range l.segments[i].parts {
-			c := &l.classes[p.class]
+			c := l.classes[p.class]
 			if c.acked <= p.prev || c.Latest || p.released {
 				continue
 			}
@@ -259,7 +264,7 @@ func (l *Log) Release(s Segment) error {
 			p.released = true
 		}
 		whole = !slices.ContainsFunc(at.parts, func(p part) bool {
-			c := &l.classes[p.class]
+			c := l.classes[p.class]
 			return !p.released && (!c.Latest || c.acked < p.last)
 		})
 	}
@@ -298,7 +303,7 @@ func (l *Log) Oldest(class int) (Segment, bool) {
 
 // oldest returns the oldest waiting records of a class that may be dropped.
 func (l *Log) oldest(class int) (Segment, bool) {
-	c := &l.classes[class]
+	c := l.classes[class]
 	if c.Exempt || c.held || c.Latest {
 		return Segment{}, false
 	}
@@ -313,7 +318,7 @@ func (l *Log) oldest(class int) (Segment, bool) {
 // waiting returns the waiting records of a part of the i-th segment, with those that are missing
 // between them and the next part.
 func (l *Log) waiting(i int, p *part) Segment {
-	c := &l.classes[p.class]
+	c := l.classes[p.class]
 	to, sum := c.confirmed, c.sum
 	for j := range l.segments[i+1:] {
 		if next := l.segments[i+1+j].part(p.class); next != nil {
@@ -342,7 +347,7 @@ func (l *Log) Held() (oldest Segment, bytes int64) {
 	defer l.mu.Unlock()
 	for i := range l.segments {
 		for _, p := range l.segments[i].parts {
-			if c := &l.classes[p.class]; !c.held || c.acked >= p.last {
+			if c := l.classes[p.class]; !c.held || c.acked >= p.last {
 				continue
 			}
 			if bytes == 0 {
@@ -359,7 +364,7 @@ func (l *Log) Held() (oldest Segment, bytes int64) {
 func (l *Log) Discard(s Segment, reason Reason, n Lost) error {
 	l.files.Lock()
 	defer l.files.Unlock()
-	c := &l.classes[s.Class]
+	c := l.classes[s.Class]
 	l.mu.Lock()
 	if c.acked < s.to {
 		l.lose(reason, n)
@@ -379,7 +384,7 @@ func (l *Log) Clear() error {
 	defer l.files.Unlock()
 	l.mu.Lock()
 	for i := range l.classes {
-		c := &l.classes[i]
+		c := l.classes[i]
 		l.ack(c, c.appended, c.sum, 0, l.o.Now())
 	}
 	list := slices.Clone(l.segments)

@@ -2,6 +2,9 @@ package outbox
 
 import (
 	"errors"
+	"fmt"
+	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -134,6 +137,56 @@ func TestDiscardWhileSending(t *testing.T) {
 	h.check()
 	if w := l.Stats().Waiting; w != (Waiting{}) {
 		t.Errorf("%+v wait", w)
+	}
+}
+
+// TestRoomWhileSending appends to a full log whose records a sender acknowledges meanwhile: each is sent once, in order.
+func TestRoomWhileSending(t *testing.T) {
+	o := grouped(newFakeFS())
+	o.MaxBytes, o.SegmentBytes = 8<<10, 1500
+	l, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const groups = 300
+	sent := make(chan []string)
+	go func() {
+		var list []string
+		for len(list) < 2*groups {
+			e, ok, err := l.Next(nil)
+			if err != nil {
+				t.Error(err)
+				break
+			}
+			if !ok {
+				runtime.Gosched()
+				continue
+			}
+			list = append(list, strings.TrimLeft(string(e.Payload), "."))
+			l.Ack(&e)
+		}
+		sent <- list
+	}()
+	for n := 0; n < groups; {
+		switch err := appendGroup(l, n); {
+		case err == nil:
+			n++
+		case errors.Is(err, ErrFull):
+			runtime.Gosched()
+		default:
+			t.Fatal(err)
+		}
+	}
+	next := map[string]int{}
+	for _, got := range <-sent {
+		class, _, _ := strings.Cut(got, " ")
+		if want := fmt.Sprintf("%s %d", class, next[class]); got != want {
+			t.Fatalf("sent %q, want %q", got, want)
+		}
+		next[class]++
+	}
+	if next["detail"] != groups || next["rows"] != groups {
+		t.Errorf("sent %v, want %d of each class", next, groups)
 	}
 }
 
