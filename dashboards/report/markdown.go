@@ -177,5 +177,5 @@ func (c *Coverage) markdown(w io.Writer) {
 
 // plain escapes names for Markdown and HTML.
 func plain(s string) string {
-	return strings.NewReplacer(`\`, `\\`, "|", `\|`, "\n", " ", "\r", " ", "<", "&lt;", "*", `\*`, "_", `\_`, "`", "'", "[", `\[`, "#", `\#`).Replace(s)
+	return strings.NewReplacer(`\`, `\\`, "&", `\&`, "|", `\|`, "\n", " ", "\r", " ", "<", "&lt;", "*", `\*`, "_", `\_`, "`", "'", "[", `\[`, "#", `\#`).Replace(s)
 }

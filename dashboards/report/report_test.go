@@ -142,7 +142,7 @@ func TestSignals(t *testing.T) {
 func TestNamesAreInert(t *testing.T) {
 	t.Parallel()
 	r := sample(t, 5)
-	r.Title = `up\|1 \*2*`
+	r.Title = `up\|1 \*2* &lt;`
 	var html, markdown bytes.Buffer
 	if err := r.WriteHTML(&html); err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestNamesAreInert(t *testing.T) {
 			t.Errorf("Markdown holds %q", bad)
 		}
 	}
-	if want := `# up\\\|1 \\\*2\*`; !strings.HasPrefix(markdown.String(), want+"\n") {
+	if want := `# up\\\|1 \\\*2\* \&lt;`; !strings.HasPrefix(markdown.String(), want+"\n") {
 		t.Errorf("Markdown begins with %.40q, want %q", markdown.String(), want)
 	}
 	for _, want := range []string{"packets of a: 1, 2", "packets of b: 7", "forged-value"} {
