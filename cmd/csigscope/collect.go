@@ -78,7 +78,7 @@ Supports systemd notification (sd_notify).`,
 	f.box.add(cmd.Flags())
 	flags := cmd.Flags()
 	config.Flag(flags, "instance", "collect.instance")
-	flags.StringSliceVar(&f.interfaces, "interface", nil, "also capture from this network `INTERFACE`; it needs no entry in the configuration file")
+	flags.StringSliceVar(&f.interfaces, "interface", nil, "also capture from these network interfaces, `INTERFACE,...`; they need no entry in the configuration file")
 	f.taps.add(flags)
 	config.Flag(flags, "capture", "collect.capture")
 	config.Flag(flags, "odd-packets", "collect.odd_packets")

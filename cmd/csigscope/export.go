@@ -71,7 +71,7 @@ spool dropped, or that the collector refused, are in the table gaps too.`,
 	}
 	f.network.add(cmd.Flags())
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.interfaces, "interface", nil, "also capture from this network `INTERFACE`; it needs no entry in the configuration file")
+	flags.StringSliceVar(&f.interfaces, "interface", nil, "also capture from these network interfaces, `INTERFACE,...`; they need no entry in the configuration file")
 	f.taps.add(flags)
 	flags.BoolVar(&f.check, "check", false, "list whether this host has all that --capture ebpf needs, and end: with exit code 0 if it has, else 1")
 	for name, key := range map[string]string{

@@ -128,9 +128,9 @@ loaded, verdict names them together as one place. A place that is congested at t
 has "since"; others have the times between which they were congested: "on and off" if nothing was
 heavy there for a while in between. If nothing was congested, verdict says how much was observed and
 judged, and calls the fabric healthy only if all expected taps sent data. A store expects the taps
-that wrote rows in the last day; csigscope report also expects those of the fabric file. -o json has
-everything about a place, with its cells and the worst value of each signal. A collector answers
-about the windows in its memory, the last minute. With -o wide and csv, a statement has several rows:
+with rows in the range, and live ones that wrote in the day before its end; csigscope report also
+expects those of the fabric file. -o json has everything about a place, with its cells and the worst
+value of each signal. A collector answers about the windows in its memory, the last minute. With -o wide and csv, a statement has several rows:
 the n-th one has its n-th signal and, apart from that, its n-th cell; the other columns repeat.`
 	cmd.Example = `  csigscope query verdict
   csigscope query verdict --since 15m

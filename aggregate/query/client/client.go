@@ -218,7 +218,7 @@ func (c *Client) Path(ctx context.Context, parameters url.Values) (*wire.PathRes
 	return ask(ctx, c, "path", &wire.PathRequest{}, parameters, c.calls.Path)
 }
 
-// Locations returns the locations that heavy observations name most.
+// Locations returns the locations that observations name, those with the most heavy ones first.
 func (c *Client) Locations(ctx context.Context, parameters url.Values) (*wire.LocationsResponse, error) {
 	return ask(ctx, c, "locations", &wire.LocationsRequest{}, parameters, c.calls.Locations)
 }
