@@ -119,7 +119,15 @@ func newNetwork(t testing.TB) *network {
 // mesh sends packets between all hosts of three racks of two, in two flows for each pair, one by
 // each spine. Each flow's packets carry in turn the delays of its ports.
 func (n *network) mesh(packets int) {
-	var flows []closFlow
+	flows := meshFlows()
+	for i := range packets {
+		for _, f := range flows {
+			n.send(i, f)
+		}
+	}
+}
+
+func meshFlows() (flows []closFlow) {
 	for a := range 6 {
 		for b := range 6 {
 			src, dst := [2]int{a/2 + 1, a%2 + 1}, [2]int{b/2 + 1, b%2 + 1}
@@ -128,21 +136,22 @@ func (n *network) mesh(packets int) {
 			}
 		}
 	}
-	for i := range packets {
-		for _, f := range flows {
-			n.send(i, f)
-		}
+	return flows
+}
+
+// packet is the next packet of a flow, as it is sent.
+func (n *network) packet(f closFlow) decode.Observation {
+	n.packets++
+	address := func(h [2]int) [16]byte { return netip.AddrFrom4([4]byte{10, 0, byte(h[0]), byte(h[1])}).As16() }
+	return decode.Observation{
+		TimeNS: int64(n.packets) * int64(50*time.Microsecond), Packet: n.packets, Kind: decode.Tag, Flags: decode.HasAddrs | decode.HasPorts, Proto: 6,
+		Src: address(f.src), Dst: address(f.dst), SrcPort: uint16(f.number), DstPort: 80, Tag: csig.Tag{Layout: wide, T: 2},
 	}
 }
 
 // send gives the detector the i-th packet of a flow.
 func (n *network) send(i int, f closFlow) {
-	n.packets++
-	address := func(h [2]int) [16]byte { return netip.AddrFrom4([4]byte{10, 0, byte(h[0]), byte(h[1])}).As16() }
-	o := decode.Observation{
-		TimeNS: int64(n.packets) * int64(50*time.Microsecond), Packet: n.packets, Kind: decode.Tag, Flags: decode.HasAddrs | decode.HasPorts, Proto: 6,
-		Src: address(f.src), Dst: address(f.dst), SrcPort: uint16(f.number), DstPort: 80, Tag: csig.Tag{Layout: wide, T: 2},
-	}
+	o := n.packet(f)
 	sender, receiver := &Tap{Name: "senders", File: "s.pcap", Place: Sender}, &Tap{Name: "receivers", File: "r.pcap"}
 	switch {
 	case !n.watch:

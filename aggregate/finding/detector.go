@@ -220,7 +220,9 @@ func (d *Detector) follow(s *seen) {
 		}
 		if measured = d.flows.tagged(at, s.o); measured != nil {
 			s.flow, s.path = measured, &measured.path
-			measured.class = d.class
+			if at == Receiver {
+				measured.class = d.class
+			}
 		}
 	}
 	if measured != nil {

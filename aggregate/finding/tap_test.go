@@ -185,7 +185,8 @@ func TestTapBounds(t *testing.T) {
 	}
 }
 
-// TestStrippedClass: names the VLAN or DSCP that flows without their tags share, and others do not.
+// TestStrippedClass: names the VLAN or DSCP that flows without their tags share where they arrive, and others do not. Packets
+// that are on their way at the end have another VLAN at their senders.
 func TestStrippedClass(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t)
@@ -198,6 +199,11 @@ func TestStrippedClass(t *testing.T) {
 		n.Frame(&Tap{}, &Frame{Class: class})
 	}
 	n.mesh(90)
+	n.Frame(&Tap{}, &Frame{Class: Class{VLAN: 20}})
+	for _, f := range meshFlows() {
+		o := n.packet(f)
+		n.Observe(&Tap{Name: "senders", File: "s.pcap", Place: Sender}, &o)
+	}
 	list := n.Findings()
 	if len(list) != 1 || !strings.Contains(list[0].Evidence, "only they have VLAN 20") || strings.Contains(list[0].Evidence, "DSCP") {
 		t.Errorf("%+v", list)
