@@ -144,7 +144,7 @@ func writeLocationSizes(w io.Writer, z LocationSizes) {
 	if z.Locations == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\nheavy observations name %d locations; %.1f %% of these observations name a single port (candidate ports of a location: median %d, at most %d)\n",
+	fmt.Fprintf(w, "\nheavy observations with a known location name %d locations, %.1f %% of them a single port (candidate ports of a location: median %d, at most %d)\n",
 		z.Locations, 100*share(z.OnePort, z.Heavy), z.Median, z.Largest)
 }
 

@@ -303,8 +303,8 @@ func overlap(one, other uint64) float64 {
 	return float64(bits.OnesCount64(one&other)) / float64(bits.OnesCount64(one))
 }
 
-// within returns the slots between the first and the last one. Those have times before or after an
-// event, too; after a wrong time in a capture, which makes slots long, they have all of its times.
+// within returns the slots without the first and the last one, which also cover times before and
+// after the event: all of a capture, if a wrong time in it has made slots long.
 func within(slots uint64) uint64 {
 	slots &= slots - 1
 	return slots &^ (1 << (bits.Len64(slots|1) - 1))

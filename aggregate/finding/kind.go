@@ -74,7 +74,7 @@ var kinds = [NumKinds]kindInfo{
 	ForgedValue: {
 		"forged-value", Error, "section 9; IBCS 4.1",
 		"a value that no port wrote", "at a sender, one value that is not the initial one; elsewhere, 20 values whose locator no port of their path writes, in a share 10 times that of all other sources, if no device or port on the way explains them as well, and no tap before sees the same flows without such values; or 20 delays in a row, of 200 ms, that are the same heavy value of a port, bit for bit, while that port gives others another value 20 times", "the source",
-		"the source's network card writes values of its own, or locators of its rack are not in the fabric file; without a tap in front of the first device, also a device or port on the way that writes a wrong locator, a wrong value or another signal type",
+		"the tap is not at a sender (`--place`, `taps`), the source's network card writes values of its own, or locators of its rack are not in the fabric file; without a tap in front of the first device, also a device or port on the way that writes a wrong locator, a wrong value or another signal type",
 		"tags, at senders",
 	},
 	ScrubFailure: {
@@ -169,7 +169,7 @@ var kinds = [NumKinds]kindInfo{
 	},
 	SwappedLocators: {
 		"swapped-locators", Error, "section 5.5.1",
-		"two ports of a device that write each other's locator metadata", "3 flows whose values name ports that lie on no common path; once the two ports are exchanged, 9 of 10 do, and less than a tenth as many other flows contradict it", "both ports",
+		"two ports of a device that write each other's locator metadata", "3 flows whose values name ports that lie on no common path; once the two ports are exchanged, 9 of 10 do, and at most a tenth as many other flows contradict it", "both ports",
 		"the fabric file, or the cabling, has the two exchanged",
 		"windows: flows of 20 s (`flows: top`)",
 	},
@@ -180,7 +180,7 @@ var kinds = [NumKinds]kindInfo{
 		"no: taps elsewhere capture the sent tags",
 	},
 	TrimInvented: {
-		"trim-invented", Error, "UEC slides, CSIG Entity Functions",
+		"trim-invented", Error, "IEEE 802.1 slides, January 2026, \"CSIG Entity Functions\"",
 		"packets with the trim bit D that were not trimmed; their values are missing in the mode", "20 packets that are at least 300 bytes and nine tenths of the longest packet without D", "the devices or ports that these flows cross and other flows do not, senders among them",
 		"switches trim to more than the headers, or the tags have another profile than configured for their TPID",
 		"tags; names the layout",

@@ -18,7 +18,7 @@ const (
 )
 
 // live is the state of a Watcher of live packets besides single observations and stuck ports.
-// Examine reads whole captures, where a Detector finds the same faults.
+// Of whole captures, a Detector finds the same faults.
 type live struct {
 	tap     tapState
 	longest uint32 // packet without D
@@ -45,7 +45,8 @@ func (w *Watcher) report(k caseKey, of *Finding, reported *uint64) {
 	*reported = of.Count
 }
 
-// Live makes the Watcher also check one tap of live packets, by the tap's name, and D and locators.
+// Live makes the Watcher also check a live tap of that name: its clock, duplicate frames, the trim bit
+// D and swapped locators.
 func (w *Watcher) Live(tap string) {
 	w.live = &live{tap: tapState{Tap: Tap{Name: tap}}, flows: make(map[flowKey]*flow)}
 }

@@ -31,7 +31,7 @@ func (s swap) fits(paths [][]aggregate.LocationID, f *flow) bool {
 
 // swapped returns the findings of two ports of a device that write each other's locator metadata:
 // the ports that flows name are together on none of their paths, but are so once the two are
-// exchanged, and no other flow contradicts the exchange. Flows that are spread over paths, or moved
+// exchanged, and hardly any other flow contradicts the exchange. Flows that are spread over paths, or moved
 // from one to another, also name ports of several paths, but an exchange does not repair that.
 func (c *localizer) swapped(flows []*flow) (list []Finding) {
 	if c.cfg.Routes == nil {

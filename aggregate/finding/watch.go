@@ -55,8 +55,8 @@ type limitKey struct {
 const maxLocations = 1 << 16
 
 // NewWatcher makes a Watcher of a capture file, or, without a name, of live packets, which have no
-// numbers. At a tap in the middle of paths, it only gets orphans and reserved bits. It fails without a
-// Domain or a Locator in cfg.
+// numbers. At a tap in the middle of paths it gets, of tags, only orphans and those with reserved bits.
+// It fails without a Domain or a Locator in cfg.
 func NewWatcher(cfg Config, file string) (*Watcher, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

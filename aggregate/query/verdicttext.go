@@ -310,7 +310,7 @@ func (b *verdictBuilder) notes() []string {
 	}
 	if b.trimmed > 0 {
 		share := float64(b.trimmed) / float64(b.out.Observations)
-		list = append(list, fmt.Sprintf("Trimmed on their way: %s of the observations. That is congestion that names no place here.", Percent(share)))
+		list = append(list, fmt.Sprintf("%s of the observations are of packets that a switch trimmed: congestion whose place is not in this list.", Percent(share)))
 	}
 	return list
 }

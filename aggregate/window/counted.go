@@ -41,7 +41,7 @@ var ErrSplits = errors.New("values are not in steps of one length")
 // CodeSplits returns the codes, ascending, at which Codes of a table have to be split, so that two things hold: the
 // observations of one Codes are all heavy or all not, for each of the capacities (kbit/s) and for an unknown one; and the sum
 // of their values follows from the sum of their codes. Codes below 128 have a bucket each and need no splits. The error wraps
-// ErrSplits if the table's values do not allow that, or if it takes more than most splits.
+// ErrSplits if the table's values do not allow that, or if more splits than most are needed.
 func CodeSplits(t *csig.Table, capacities []uint64, most int) (splits []uint32, err error) {
 	const exact = 128
 	last := t.Codes() - 1
@@ -130,8 +130,8 @@ func (l *Stream) AddCounted(ctx context.Context, frames *CountedFrames, list []C
 }
 
 // AddCounted counts observations as Add would count them one by one, with these exceptions: it looks for no repeated
-// reflections, orphans and missing times (see CountedAs), puts nothing into quarantine, counts no flows (see AddSampled) and
-// shows nothing to a Watch. An error of the sink ends the shard, as in Add.
+// reflections, orphans and missing times (see CountedAs), ignores RejectAfter, puts nothing into quarantine, counts no flows
+// (see AddSampled), and shows nothing to a Watch or, as sightings, to the resolver. An error of the sink ends the shard, as in Add.
 func (s *Shard) AddCounted(ctx context.Context, list []Counted) error {
 	if s.err != nil {
 		return s.err

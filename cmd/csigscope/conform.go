@@ -49,7 +49,7 @@ conform recognizes packets by fields that no device may change, not by clocks: a
 ports, identification and content. It matches packets that look alike in their order. If some
 of them are missing and their tags differ, it counts them as ambiguous and does not judge them.
 Captures may be pcap or pcapng, plain or compressed; a folder stands for the captures in it, and
-several interfaces in one pcapng file are several ports. With --fabric, and ports named as in that
+several interfaces in one pcapng file are several ports. conform does not look into mirror sessions. With --fabric, and ports named as in that
 file (leaf3:up1), conform knows the locator metadata of each port. In one capture of several ports
 it then also knows the port by which each packet leaves. Without --fabric it takes the most
 frequent locator of a capture for the locator of its port.
@@ -59,8 +59,8 @@ With --metrics, a CSV of the device's own counters with the header
 nanoseconds. A value such as "12.5Gbps", "20%" or "18us" holds from its time until the next one of
 the same port and signal; it is empty if the device had none. A port has the name of its capture file unless PORT= names it.
 
-The command exits with 3 if a rule was broken, and with 1 if nothing could be compared,
-no packet before the device has a tag, or a capture is damaged, whatever the rest shows.`,
+The command exits with 1 if a capture is damaged, else with 3 if a rule was broken, else with 1 if
+nothing could be compared or no packet before the device has a tag.`,
 		Example: `  csigscope conform before.pcapng after.pcapng
   csigscope conform in.pcap leaf3:up1=up1.pcap leaf3:up2=up2.pcap --fabric fabric.yaml
   csigscope conform in.pcap out.pcap --role ingress
@@ -78,13 +78,13 @@ no packet before the device has a tag, or a capture is damaged, whatever the res
 	f.network.add(flags)
 	flags.StringVar(&f.role, "role", "transit", "`ROLE` of the device between the captures: transit, ingress (scrubs untrusted tags) or pass-through")
 	flags.StringVar(&f.strip, "strip", "unknown", "`WHEN` the ports after the device are configured to strip tags: never, always or unknown")
-	flags.StringVar(&f.match, "match", "packet", "`PART` of a packet that the device does not change: packet, or payload for a device that changes addresses or tunnels")
+	flags.StringVar(&f.match, "match", "packet", "`PART` of a packet that the device does not change: packet, or payload for a device that changes addresses or tunnels; payloads of different flows must then differ")
 	flags.StringSliceVar(&f.signals, "signals", nil, "`SIGNALS` that the device supports, such as min_abw,max_delay (default all)")
 	flags.BoolVar(&f.uninitialized, "uninitialized", false, "allow the first hop to write its locator metadata although the value stays initial (IBCS 6.1, rule 1)")
 	flags.StringVar(&f.metrics, "metrics", "", "`FILE` of the device's own counters as CSV: time,port,signal,value")
 	flags.DurationVar(&f.slack, "slack", time.Millisecond, "maximum difference between the counters' clock and the captures'")
 	flags.IntVar(&f.packets, "memory-packets", conform.DefaultMaxPackets, "hold at most `N` packets in memory, some 120 bytes each; larger captures are compared part by part")
-	flags.StringVar(&f.device, "device", "device", "`NAME` of the device, in the JUnit file and in --fabric; if a capture after it has packets of several ports, conform looks up these ports under that name, or else under the name of the device that most tags name")
+	flags.StringVar(&f.device, "device", "device", "`NAME` of the device, in the JUnit file and in --fabric; if a capture after it has packets of several ports, conform looks up these ports under that name, else under a device that NAME=FILE names, else under the device that most tags name")
 	f.junit.add(cmd, "junit", "also write the result to a JUnit `FILE`, one test case per rule")
 	f.out.add(cmd, "table", "json")
 	return cmd
@@ -100,10 +100,8 @@ func (f *conformFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	cfg.Decode = n.Decode
-	if slices.ContainsFunc(n.Fabric.Locations(), func(l fabric.Location) bool { return l.Device == f.device }) {
-		cfg.Device = f.device
-	}
 	after := replay.PortCaptures(args[1:])
+	cfg.Device = f.deviceIn(n.Fabric, after)
 	if f.network.fabric != "" {
 		warnUnknown(cmd, n.Fabric, after)
 	}
@@ -140,6 +138,22 @@ func (f *conformFlags) run(cmd *cobra.Command, args []string) error {
 	default:
 		return findingsError{fmt.Errorf("%s breaks %d rules", f.device, broken)}
 	}
+}
+
+// deviceIn returns the name that the device has in the fabric file: the one of --device, or that of a capture. It is
+// empty if neither is there.
+func (f *conformFlags) deviceIn(n *fabric.Fabric, after []replay.PortCapture) string {
+	names := []string{f.device}
+	for _, a := range after {
+		names = append(names, a.Port)
+	}
+	devices := n.Devices()
+	for _, name := range names {
+		if slices.ContainsFunc(devices, func(d fabric.Device) bool { return d.Name == name }) {
+			return name
+		}
+	}
+	return ""
 }
 
 // judged returns an error if nothing was compared, or no tag, which must not look like a passed test.

@@ -29,12 +29,12 @@ func newDecodeCommand() *cobra.Command {
 		Short: "Print each tag and reflection of a capture as JSON",
 		Long: `decode prints one JSON object per tag or reflection, in the order of the packets
 in the file; -o table prints a line for people instead, with the time as RFC 3339 beside
-time_ns. At the end it prints the numbers of rejected packets and observations on standard
-error, by reason.
+time_ns. At the end it prints on standard error the numbers of packets, by result, and of
+observations.
 FILE may be pcap or pcapng, plain or compressed with gzip or zstd, a folder of
-captures, or - for standard input. In a damaged file, reading resumes behind the damage, at the
-next 4 valid blocks of a pcapng file (fewer at its end), and behind the next run of valid records,
-of 64 KiB, of a pcap file; the bytes between are counted and their packets get no numbers. In a
+captures, or - for standard input. After damage, reading resumes at the next 4 valid blocks
+of a pcapng file (fewer at its end), or behind the next 64 KiB of valid records of a pcap file. The
+bytes between are counted; their packets get no numbers. In a
 pcapng file, packets whose interface may be described in the damage are left out as well.
 Compressed files and pipes are read up to the damage.
 

@@ -49,7 +49,8 @@ meet no queue, show it to some ppm.
 The command exits with 3 if the clocks of two captures with packets in common, or with tags and
 their reflections, are unknown.
 
-The packets that trace does not compare are counted on standard error. After damage in a capture,
+Packets that trace cannot read or recognize are counted on standard error. It does not look into
+mirror sessions. After damage in a capture,
 reading resumes as in replay, and the exit code is 1.`,
 		Example: `  csigscope trace rack1.pcapng rack2.pcapng
   csigscope trace host.pcapng leaf.pcapng spine.pcapng --timestamp-error 5us -o json`,

@@ -330,8 +330,8 @@ func TestRest(t *testing.T) {
 	}{
 		{10, 0, ""},
 		{11, 0, "1 more place had fewer heavy observations."},
-		{3, 2, "2 more places had heavy observations, but too few to be congested; cells that they limit may have been."},
-		{12, 1, "2 more places had fewer heavy observations. 1 more place had heavy observations, but too few to be congested; cells that they limit may have been."},
+		{3, 2, "2 more places had heavy observations, but too few to count as congested; cells behind them may still have been congested."},
+		{12, 1, "2 more places had fewer heavy observations. 1 more place had heavy observations, but too few to count as congested; cells behind them may still have been congested."},
 	} {
 		v := &query.FabricVerdict{Statements: make([]query.Statement, test.statements)}
 		v.Rest.Places = test.calm

@@ -151,7 +151,7 @@ func (v *Verdict) Rest() string {
 		parts = append(parts, morePlaces(n)+" had fewer heavy observations.")
 	}
 	if v.calm > 0 {
-		parts = append(parts, morePlaces(v.calm)+" had heavy observations, but too few to be congested; cells that they limit may have been.")
+		parts = append(parts, morePlaces(v.calm)+" had heavy observations, but too few to count as congested; cells behind them may still have been congested.")
 	}
 	return strings.Join(parts, " ")
 }

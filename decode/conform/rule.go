@@ -127,7 +127,7 @@ var rules = [NumRules]RuleInfo{
 	},
 	Stripped: {
 		"stripped", Note, "draft-ravi-ippm-csig-01 4.4.2, 6.1",
-		"a tag is removed where the port is configured to strip (--strip always)", "the next device discards tags, or is outside of the domain",
+		"a tag is removed only where the port is configured to strip (--strip always)", "the next device discards tags, or is outside of the domain",
 	},
 	NotStripped: {
 		"not-stripped", Error, "draft-ravi-ippm-csig-01 6.1, 6.3.2",
@@ -135,7 +135,7 @@ var rules = [NumRules]RuleInfo{
 	},
 	StrippedPartly: {
 		"stripped-partly", Error, "draft-ravi-ippm-csig-01 6.1",
-		"a port strips all tags or none", "the capture after the device holds several ports, or the device was reconfigured meanwhile",
+		"a port strips all tags or none, and none with --strip never", "the capture after the device holds several ports, the port is configured to strip, or the device was reconfigured meanwhile",
 	},
 	NotScrubbed: {
 		"not-scrubbed", Error, "IBCS 4.1",

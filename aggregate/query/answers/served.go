@@ -64,7 +64,7 @@ func verdictLines(v *wire.VerdictResponse) []string {
 		}
 	}
 	rest(v.Total-uint64(len(v.Statements)), "had fewer heavy observations")
-	rest(v.RestPlaces, "had heavy observations, but too few to be congested; cells that they limit may have been")
+	rest(v.RestPlaces, "had heavy observations, but too few to count as congested; cells behind them may still have been congested")
 	for _, note := range v.Notes {
 		lines = append(lines, "note: "+note)
 	}

@@ -12,8 +12,9 @@
 // time of the records as far as the neighbors show them. No record between the first and the last
 // is left unaccounted.
 //
-// A segment whose records are all acknowledged is deleted. When room is short, and when records
-// of one class are given up, a segment is rewritten without them.
+// Acknowledged records stay on disk, for Acked and Read, until the caller releases all records of
+// their segment or room is short. A segment then loses them, as it loses records that are given up;
+// an empty one is deleted.
 //
 // Records of classes that Options do not name belong to a newer program: they are held until that
 // program runs or Discard gives them up.

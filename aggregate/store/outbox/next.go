@@ -117,7 +117,7 @@ const readAttempts = 5
 var errOpen = errors.New("open segment")
 
 // Next returns the oldest waiting record of the first class in order that has any, or the loss in
-// its place; the same one until it is acknowledged or discarded. It skips the classes in passing,
+// its place; the same one until it is acknowledged or discarded. It skips the classes of passing,
 // and reads the payload into buf, which grows as needed. ok is false when no other record waits.
 // After an error the caller retries later.
 func (l *Log) Next(buf []byte, passing ...int) (e Entry, ok bool, err error) {

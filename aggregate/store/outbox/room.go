@@ -279,7 +279,7 @@ func (l *Log) Release(s Segment) error {
 }
 
 // Oldest returns the oldest waiting records of the least important class up to and including
-// class. Expendable classes come first, and only they may displace each other.
+// class. Expendable classes come first, and displace only each other.
 func (l *Log) Oldest(class int) (Segment, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

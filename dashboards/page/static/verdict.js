@@ -45,7 +45,7 @@ function show({ kind, text, notes = [], statements = [], total = 0, rest_places:
   find("verdict-list").replaceChildren(...statements.map(line));
   find("verdict-notes").textContent = [
     more(total - statements.length, "had fewer heavy observations"),
-    more(calm, "had heavy observations, but too few to be congested; cells that they limit may have been"), ...notes,
+    more(calm, "had heavy observations, but too few to count as congested; cells behind them may still have been congested"), ...notes,
   ].filter(Boolean).join(" ");
 }
 

@@ -35,7 +35,7 @@ type Network struct {
 
 // Names writes to a store the names for the numbers in rows and the beginnings of runs, before the
 // rows that need them, and the ends of runs, after their rows; with an outbox they are on disk by
-// then. It writes names once a day. Failures are logged and retried in the next round. Its methods
+// then. It writes all names in use again once a day. Failures are logged and retried in the next round. Its methods
 // are safe for concurrent use; Run is called once.
 type Names struct {
 	store  *store.Store
