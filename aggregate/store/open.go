@@ -17,18 +17,18 @@ const unclosed = 5 * time.Minute
 // process is one life of a producer, under any configuration.
 type process struct{ producer, incarnation uint64 }
 
-// ahead reports whether the range has seconds of a process after its last minute: a minute closes after
-// its last second, and never if the process is killed. It reads minutes only if there are open processes,
-// and seconds only where one may have some: while a minute is unclosed after its last minute or, without
-// one, after the start of the range and its own.
-func (s *Store) ahead(ctx context.Context, q *Question) (ahead bool, err error) {
+// ahead reports whether the range has seconds of a process, with rows of a condition, after its last minute:
+// a minute closes after its last second, and never if the process is killed. It reads minutes only if there
+// are open processes, and seconds only where one may have some: while a minute is unclosed after its last
+// minute or, without one, after the start of the range and its own.
+func (s *Store) ahead(ctx context.Context, q *Question, condition string) (ahead bool, err error) {
 	began, err := s.openProcesses(ctx, q.From, q.To)
 	if err != nil || len(began) == 0 {
 		return false, err
 	}
 	minutes, seconds := resolutionTableAt(minuteTable), resolutionTableAt(secondTable)
 	closed := map[process]time.Time{} // end of the last minute
-	err = s.lastOf(ctx, began, minutes, minutes.during(q.From, q.To), func(p process, last time.Time) { closed[p] = last.Add(time.Minute) })
+	err = s.lastOf(ctx, began, minutes, condition+" AND "+minutes.during(q.From, q.To), func(p process, last time.Time) { closed[p] = last.Add(time.Minute) })
 	if err != nil {
 		return false, err
 	}
@@ -47,7 +47,7 @@ func (s *Store) ahead(ctx context.Context, q *Question) (ahead bool, err error) 
 	if len(during) == 0 {
 		return false, nil
 	}
-	err = s.lastOf(ctx, began, seconds, strings.Join(during, " OR "), func(p process, last time.Time) { ahead = ahead || !last.Before(closed[p]) })
+	err = s.lastOf(ctx, began, seconds, condition+" AND ("+strings.Join(during, " OR ")+")", func(p process, last time.Time) { ahead = ahead || !last.Before(closed[p]) })
 	return ahead, err
 }
 
@@ -76,19 +76,17 @@ WHERE (producer, incarnation, epoch) NOT IN (SELECT producer, incarnation, epoch
 	return began, err
 }
 
-// lastOf calls take with the start of the last window of each process that has one under a condition.
+// lastOf calls take with the start of the last window of each process that has one under a condition. There
+// may be more processes than fit into a query.
 func (s *Store) lastOf(ctx context.Context, of map[process]time.Time, at resolutionTable, condition string, take func(process, time.Time)) error {
-	list := make([]string, 0, len(of))
-	for p := range of {
-		list = append(list, fmt.Sprintf("(%d, %d)", p.producer, p.incarnation))
-	}
-	query := fmt.Sprintf("SELECT producer, incarnation, max(window_start) FROM %s.%s WHERE (producer, incarnation) IN (%s) AND (%s) GROUP BY producer, incarnation",
-		s.database, at.table(), strings.Join(list, ", "), condition)
+	query := fmt.Sprintf("SELECT producer, incarnation, max(window_start) FROM %s.%s WHERE %s GROUP BY producer, incarnation", s.database, at.table(), condition)
 	return s.query(ctx, s.reader, "find open minutes", query, func(rows driver.Rows) error {
 		var p process
 		var last time.Time
 		err := rows.Scan(&p.producer, &p.incarnation, &last)
-		take(p, last)
+		if _, open := of[p]; open {
+			take(p, last)
+		}
 		return err
 	})
 }

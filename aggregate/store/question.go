@@ -165,7 +165,7 @@ func (s *Store) coarsest(ctx context.Context, q *Question, windowed bool, condit
 	if err != nil || first.IsZero() {
 		return time.Second, err
 	}
-	if ahead, err := s.ahead(ctx, q); err != nil || !ahead {
+	if ahead, err := s.ahead(ctx, q, condition); err != nil || !ahead {
 		return time.Minute, err
 	}
 	// Windows of 1 s are kept for a shorter time.

@@ -347,7 +347,7 @@ func TestClusterQuestions(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, s, blocks([]row{delayRow(killed, 1, testStart, time.Second, 1)}))
-	if ahead, err := s.ahead(t.Context(), &q); err != nil || !ahead {
+	if ahead, err := s.ahead(t.Context(), &q, "1"); err != nil || !ahead {
 		t.Errorf("seconds of a killed process without a minute: %t, %v", ahead, err)
 	}
 	found := map[string]bool{}

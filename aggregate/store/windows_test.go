@@ -229,6 +229,16 @@ func TestResolutionOfProcesses(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %d observations", c.name, cells, err, c.want)
 		}
 	}
+	var gone []Run
+	for i := range uint64(6000) {
+		gone = append(gone, Run{Source: aggregate.Source{Producer: 1<<63 + i, Incarnation: 1 << 60}, Mode: RunLive})
+	}
+	if err := s.BeginRuns(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	if cells, err := s.Cells(t.Context(), Question{Signal: csig.MinABWRatio, From: testStart, To: testStart.Add(20 * time.Minute)}); err != nil || len(cells) != 1 {
+		t.Errorf("many killed processes: %+v, %v", cells, err)
+	}
 }
 
 func TestBadQuestions(t *testing.T) {
