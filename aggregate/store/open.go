@@ -19,8 +19,8 @@ type process struct{ producer, incarnation uint64 }
 
 // ahead reports whether the range has seconds of a process, with rows of a condition, after its last minute:
 // a minute closes after its last second, and never if the process is killed. It reads minutes only if there
-// are open processes, and seconds only where one may have some: while a minute is unclosed after its last
-// minute or, without one, after the start of the range and its own.
+// are open processes, and seconds only where one may have some: at the end of the range or of all seconds,
+// and while a minute is unclosed after its last minute or, without one, after the start of the range and its own.
 func (s *Store) ahead(ctx context.Context, q *Question, condition string) (ahead bool, err error) {
 	began, err := s.openProcesses(ctx, q.From, q.To)
 	if err != nil || len(began) == 0 {
@@ -32,7 +32,11 @@ func (s *Store) ahead(ctx context.Context, q *Question, condition string) (ahead
 	if err != nil {
 		return false, err
 	}
-	var starts []time.Time
+	stored, err := s.span(ctx, secondTable)
+	if err != nil {
+		return false, err
+	}
+	starts := []time.Time{q.To.Add(-unclosed), stored.last.Add(-unclosed)}
 	for p, t := range began {
 		if end, known := closed[p]; known {
 			starts = append(starts, end)

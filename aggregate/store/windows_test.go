@@ -202,6 +202,8 @@ func TestResolutionOfProcesses(t *testing.T) {
 		{"all minutes are closed", 2, [2]stored{{first, []int{0, 1}, []int{0, 1}}, {second, []int{0, 1}, []int{0, 1}}}, 4},
 		{"one was killed before it closed its last minute", 2, [2]stored{{first, []int{0, 1}, []int{0, 1}}, {second, []int{0, 1}, []int{0}}}, 80},
 		{"one was killed before it closed a minute", 3, [2]stored{{first, []int{0, 1, 2}, []int{0, 1, 2}}, {second, []int{0}, nil}}, 80},
+		{"one resumed after a while, and its minute is open", 20, [2]stored{{first, []int{0, 19, 40}, []int{0, 19, 40}}, {second, []int{0, 19}, []int{0}}}, 80},
+		{"one resumed after a while before the end of the range", 50, [2]stored{{second, []int{0, 19}, []int{0}}}, 40},
 		{"one fell silent", 2, [2]stored{{first, []int{0, 1}, []int{0, 1}}, {second, []int{0}, []int{0}}}, 3},
 		{"all fell silent", 2, [2]stored{{first, []int{0}, []int{0}}, {second, []int{0}, []int{0}}}, 2},
 		{"the first seconds are no longer stored", 3, [2]stored{{first, []int{2}, []int{0, 1}}, {second, []int{2}, []int{0, 1}}}, 4},
