@@ -84,6 +84,9 @@ func (q *Question) fill(extent *store.Extent) {
 	}
 	// A range that ends now begins and ends within a window.
 	window := cmp.Or(q.query.Resolution, time.Second)
+	if q.query.Resolution == 0 && extent.OnlyMinutes(q.query.From) {
+		window = time.Minute
+	}
 	q.query.From = q.query.From.Truncate(window)
 	if end := q.query.To.Truncate(window); end.Before(q.query.To) {
 		q.query.To = end.Add(window)

@@ -29,4 +29,9 @@ func TestWholeWindows(t *testing.T) {
 			t.Errorf("%s: %s to %s, want %s to %s", test.name, from, to, test.wantFrom, test.wantTo)
 		}
 	}
+	extent.First, extent.Seconds = minute.Add(-time.Hour), minute
+	q := Question{}
+	if q.fill(&extent); !q.query.From.Equal(extent.First) || !q.query.To.Equal(minute.Add(time.Minute)) {
+		t.Errorf("all data, of which the first seconds have gone: %s to %s, want whole minutes", q.query.From, q.query.To)
+	}
 }
