@@ -138,6 +138,9 @@ func TestMissing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := s.WriteGaps(t.Context(), []Gap{{Source: aggregate.Source{Producer: 9}, From: at(5 * time.Hour), To: at(6 * time.Hour), Reason: string(lostRefused), Resolution: time.Minute, Rows: 5}}); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		from, to, length time.Duration
 		want             []Span
@@ -148,6 +151,8 @@ func TestMissing(t *testing.T) {
 		{6 * time.Second, time.Minute, time.Second, nil},
 		{time.Minute, 4 * time.Hour, time.Millisecond, []Span{{at(time.Hour), at(2 * time.Hour)}}},
 		{time.Minute, 4 * time.Hour, time.Minute, []Span{{at(2 * time.Hour), at(3 * time.Hour)}}},
+		{4 * time.Hour, 7 * time.Hour, time.Second, nil},
+		{4 * time.Hour, 7 * time.Hour, time.Minute, []Span{{at(5 * time.Hour), at(6 * time.Hour)}}},
 	} {
 		got, err := s.Missing(t.Context(), at(tt.from), at(tt.to), tt.length)
 		if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {

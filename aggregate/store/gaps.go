@@ -218,14 +218,15 @@ type Span struct{ From, To time.Time }
 
 // Missing returns the parts of a range in which windows of 1 s of at least one producer are
 // incomplete, ascending and disjoint: gaps of that resolution, gaps written by WriteGaps, and gaps
-// with an unknown producer. Trimmed windows are missing if they have a length, at least 1 s: those of
-// 1 min are kept longer. It leaves out gaps with dropped packets only, and cannot report silent taps.
+// with an unknown producer. Gaps of windows of a length, at least 1 s, count too. Trimmed windows are
+// missing only if they have it: those of 1 min are kept longer. It leaves out gaps with dropped packets
+// only, and cannot report silent taps.
 func (s *Store) Missing(ctx context.Context, from, to time.Time, length time.Duration) ([]Span, error) {
 	if err := checkRange(from, to); err != nil {
 		return nil, fmt.Errorf("read gaps: %w", err)
 	}
 	query := fmt.Sprintf(`SELECT DISTINCT window_from, window_to FROM %[1]s.current_gaps
-WHERE (resolution_ns = if(reason = '%[8]s', %[9]d, %[2]d) OR resolution_ns = 0 AND (producer = 0 OR rows = 0))
+WHERE (resolution_ns = %[9]d OR resolution_ns = %[2]d AND reason != '%[8]s' OR resolution_ns = 0 AND (producer = 0 OR rows = 0))
   AND reason NOT IN ('%[6]s', '%[7]s')
   AND window_from < window_to AND window_from < '%[4]s' AND window_to > '%[3]s'
   AND (producer, incarnation, epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[1]s.superseded)
