@@ -165,10 +165,11 @@ func (c *Capture) checkTaps(section string, mirrors []Mirror) error {
 }
 
 // collide reports whether only one of two sockets can be opened. Mirrors without a port can share an address.
+// At [::], Linux receives IPv4 too, unless net.ipv6.bindv6only is set.
 func collide(a, b netip.AddrPort) bool {
+	covers := func(x, y netip.Addr) bool { return x == y || x.IsUnspecified() && (x.Is6() || y.Is4()) }
 	x, y := a.Addr().Unmap(), b.Addr().Unmap()
-	return a.Port() == b.Port() && a.Port() != 0 &&
-		(x == y || x.Is4() == y.Is4() && (x.IsUnspecified() || y.IsUnspecified()))
+	return a.Port() == b.Port() && a.Port() != 0 && (covers(x, y) || covers(y, x))
 }
 
 // The words of choices. The places are those of the fabric file.

@@ -219,7 +219,8 @@ func TestMistakes(t *testing.T) {
 		"collect: {taps: [{interface: a}, {interface: b, name: a}]}":                                                 `line 1: collect: taps[1]: "a" is there twice`,
 		"collect: {mirrors: [{listen: \"127.0.0.1:4789\", kind: vxlan}, {listen: \"127.0.0.1:4789\", kind: tzsp}]}":  "line 1: collect: mirrors[1]: listen: mirrors[0] receives at 127.0.0.1:4789 already",
 		"collect: {mirrors: [{listen: \"127.0.0.1:4789\", kind: vxlan}, {listen: \"0.0.0.0:4789\", kind: tzsp}]}":    "mirrors[0] receives at 127.0.0.1:4789 already",
-		"collect: {mirrors: [{listen: \"127.0.0.1:4789\", kind: vxlan}, {listen: \"[::]:4789\", kind: vxlan}]}":      "",
+		"collect: {mirrors: [{listen: \"127.0.0.1:4789\", kind: vxlan}, {listen: \"[::]:4789\", kind: vxlan}]}":      "mirrors[0] receives at 127.0.0.1:4789 already",
+		"collect: {mirrors: [{listen: \"0.0.0.0:4789\", kind: vxlan}, {listen: \"[::1]:4789\", kind: vxlan}]}":       "",
 		"collect: {mirrors: [{listen: \"127.0.0.1:4789\", kind: vxlan}, {listen: \"127.0.0.2:4789\", kind: vxlan}]}": "",
 		"collect: {mirrors: [{listen: 127.0.0.1, kind: erspan}, {listen: 127.0.0.1, kind: gretap}]}":                 "",
 	} {
