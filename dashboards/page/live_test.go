@@ -212,6 +212,30 @@ func TestLiveBeforeStore(t *testing.T) {
 	}
 }
 
+// TestLiveAfterTrouble: a page whose server could not say where windows come from asks again, and then follows its stream.
+func TestLiveAfterTrouble(t *testing.T) {
+	f := newFeed(liveRacks)
+	f.close(t)
+	next := served(t, &querytest.Memory{}, f.Memory)
+	var fails atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/health" && fails.Add(-1) >= 0 {
+			problem(http.StatusServiceUnavailable, "no")(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	v := pagetest.Visit(t, server.URL, "dark")
+	v.Excuse("Failed to load resource")
+	v.Import("Live", "live.js")
+	v.Says("banner", "Nothing is stored yet: the first rows are on their way. Tick live to see the first window.")
+	fails.Store(2)
+	v.Click("#follow")
+	v.Wait("Live.streamed() && Live.moment() !== null")
+}
+
 // TestLiveAgain: a late failure of the first start does not make a page that was started again follow the store.
 func TestLiveAgain(t *testing.T) {
 	f := newFeed(liveRacks)

@@ -19,6 +19,7 @@ const GRACE = 3000; // ms in addition, since windows are stored in batches
 let active = false;
 let stream = null;
 let stored = false; // the newest window is that of the newest stored data
+let unsure = false; // the server has not said which
 let followed = ""; // signal and level of the stream
 let ticks = 0;
 let refreshed = 0;
@@ -34,14 +35,20 @@ let said = "";
 export async function start() {
   stop();
   active = true;
-  heard = performance.now();
-  const mine = setInterval(tick, 500);
-  ticks = mine;
-  refreshed = performance.now();
+  heard = refreshed = performance.now();
+  ticks = setInterval(tick, 500);
+  await choose();
+}
+
+// choose finds out where the newest window comes from. While the server does not say, that is the store.
+async function choose() {
+  const mine = ticks;
+  unsure = false;
   const health = await Source.ask("api/v1/health", {}).catch(() => null);
   if (!active || ticks !== mine) return; // stopped, or started again
-  if (health?.source === "memory") watch();
-  else stored = true;
+  unsure = !health;
+  stored = health?.source !== "memory";
+  if (!stored) watch();
   tick();
   App.show();
 }
@@ -125,6 +132,7 @@ function tick() {
   if (performance.now() - refreshed > (App.model ? REFRESH : REFRESH / 5)) {
     refreshed = performance.now();
     Source.refresh(true);
+    if (unsure) choose();
   }
   const was = document.body.classList.contains("stale");
   const { text, stale } = status();
