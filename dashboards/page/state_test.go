@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -232,6 +233,23 @@ func TestAddressOfHistory(t *testing.T) {
 	v.Click("#reload")
 	if got := pagetest.Evaluate[string](v, "document.getElementById('range').value"); got != "fixed" {
 		t.Errorf("the range is %q, want that of the link", got)
+	}
+}
+
+// TestEndOfTime: everything that the page asks for ends by the end of all times, where a step goes on, and so does its
+// address.
+func TestEndOfTime(t *testing.T) {
+	memory := querytest.Fabric(4, 2)
+	for _, row := range memory.Rows {
+		row.Window = aggregate.EndOfTime - int64(time.Second)
+		memory.Rows = append(memory.Rows, row)
+	}
+	v := pagetest.Visit(t, serve(t, memory), "dark")
+	v.Import("App", "app.js")
+	pagetest.Evaluate[chromedp.Void](v, "App.setWindow(App.model.windows.length - 1), App.choose({ src: 0, dst: 1 })")
+	v.Wait("!csigscope.current().waiting && csigscope.current().series && document.getElementById('detail-flows').children.length > 0")
+	if to := fragment(t, v, "to").Get("to"); to != "2106-01-01T00:00:00Z" {
+		t.Errorf("the address holds the end %s", to)
 	}
 }
 

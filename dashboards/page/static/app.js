@@ -124,14 +124,14 @@ export function apply(state) {
 // range, so its range is included. An address whose data has not come stays.
 function remember() {
   if (wanted.linked) return;
-  const { windows, step, locations } = model;
+  const { windows, locations } = model;
   const { signal: name, level } = asked();
   const [src, dst] = view.chosen ? names(view.chosen) : ["", ""];
   const pinned = !view.live && (view.range === "fixed" || view.window >= 0 || view.chosen);
   Address.write({
     signal: name, level: level === "location" ? "" : level,
     range: pinned || view.range === "all" || view.range === "fixed" ? "" : view.range,
-    from: pinned ? Address.moment(windows[0]) : "", to: pinned ? Address.moment(windows.at(-1) + BigInt(step)) : "",
+    from: pinned ? Address.moment(windows[0]) : "", to: pinned ? Address.moment(model.end()) : "",
     step: view.step, t: view.window >= 0 && !view.live ? Address.moment(windows[view.window]) : "",
     src, dst, at: view.highlight >= 0 ? locations[view.highlight].name : "",
     live: view.live ? "1" : "", theme: view.colors === "auto" ? "" : view.colors, utc: view.utc ? "1" : "",

@@ -94,7 +94,7 @@ function lastWindow(model, view) {
   if (!series) return "\u2026";
   const last = series.length - 1; // a sparse array ends at its last entry
   if (last < 0) return "none in this range";
-  const end = model.windows[last] + BigInt(model.step);
+  const end = model.end(last);
   const text = `ended ${Format.time(end, model.step, view.utc, true)}`;
   const age = Date.now() - Number(end / 1000000n);
   return age > 0 && age < 864e5 ? `${text}, ${Format.duration(age * 1e6)} ago` : text;
@@ -130,7 +130,7 @@ function ask(state) {
 }
 
 // rangeOf returns the whole seconds from the first window to the last.
-const rangeOf = (model, first, last) => Address.seconds(model.windows[first], model.windows[last] + BigInt(model.step));
+const rangeOf = (model, first, last) => Address.seconds(model.windows[first], model.end(last));
 
 // askPorts requests the candidate ports of the bottleneck with their probabilities, once the page
 // rests. They depend on data that the page does not have: how often each set of ports was named.

@@ -70,7 +70,7 @@ function facts(view, model, signal) {
   const { bundle } = model;
   const { sum } = signal;
   const share = (v) => Format.share(v / sum.observations);
-  const end = model.windows.at(-1) + BigInt(model.step);
+  const end = model.end();
   const whole = ", whole range";
   Panels.facts([
     ["from", Format.time(model.windows[0], model.step, view.utc, true)],

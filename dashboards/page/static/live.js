@@ -147,7 +147,7 @@ function tick() {
 function age() {
   if (!stored) return newest ? aged + performance.now() - heard : Infinity;
   const model = App.model;
-  return model ? Date.now() - Number((model.windows.at(-1) + BigInt(model.step)) / 1000000n) : Infinity;
+  return model ? Date.now() - Number(model.end() / 1000000n) : Infinity;
 }
 
 function length() {

@@ -7,6 +7,8 @@ import { domain, severity } from "./scale.js";
 // cells, and counts per location.
 export const LEVEL_FIELDS = { location: null, set: "set", device: "device_index", stage: "stage_index", far_end: "far_end_index" };
 
+const END_OF_TIME = 4291747200000000000n; // aggregate.EndOfTime
+
 export class Model {
   // fetchFrames(signal, level, from, to, lean, cell, aborted) returns the cells of windows as
   // frames. changed is called after frames have arrived.
@@ -54,6 +56,12 @@ export class Model {
   windowAt(time) {
     const at = Number((time - this.windows[0]) / BigInt(this.step));
     return time < this.windows[0] || at >= this.windows.length ? -1 : at;
+  }
+
+  // end returns the end of a window, by default the last one, but no time that the API refuses.
+  end(window = this.windows.length - 1) {
+    const end = this.windows[window] + BigInt(this.step);
+    return end < END_OF_TIME ? end : END_OF_TIME;
   }
 
   // lift returns the index of the location that represents another one at a level.

@@ -84,8 +84,7 @@ function question(extent, signal, level) {
 // fetchFrames returns the frames of some windows of the open model, for all cells or one.
 export async function fetchFrames(signal, level, from, to, lean, cell, aborted) {
   const { windows, step } = App.model;
-  const end = windows[to - 1] + BigInt(step);
-  const query = { signal, level, from: String(windows[from]), to: String(end), step: `${step}ns`, fields: lean ? "lean" : "all", ...cell };
+  const query = { signal, level, from: String(windows[from]), to: String(App.model.end(to - 1)), step: `${step}ns`, fields: lean ? "lean" : "all", ...cell };
   return (await answer("api/v1/frames", query, aborted)).arrayBuffer();
 }
 

@@ -15,7 +15,7 @@ let chosen = ""; // place of the statement whose cells are shown
 // ask requests the verdict on a model's range; switched says that the model differs from the last one only
 // in its signal or level. Drawings do not wait for it.
 export function ask(model, switched) {
-  const range = Live.streamed() ? [] : Address.seconds(model.windows[0], model.windows.at(-1) + BigInt(model.step));
+  const range = Live.streamed() ? [] : Address.seconds(model.windows[0], model.end());
   const question = String(range);
   if (switched && question && question === asked) return; // a verdict covers all signals
   asked = question;
