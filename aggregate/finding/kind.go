@@ -74,7 +74,7 @@ var kinds = [NumKinds]kindInfo{
 	ForgedValue: {
 		"forged-value", Error, "section 9; IBCS 4.1",
 		"a value that no port wrote", "at a sender, one value that is not the initial one; elsewhere, 20 values whose locator no port of their path writes, in a share 10 times that of all other sources, if no device or port on the way explains them as well, and no tap before sees the same flows without such values; or 20 delays in a row, of 200 ms, that are the same heavy value of a port, bit for bit, while that port gives others another value 20 times", "the source",
-		"the tap is not at a sender (`--place`, `taps`), the source's network card writes values of its own, or locators of its rack are not in the fabric file; without a tap in front of the first device, also a device or port on the way that writes a wrong locator, a wrong value or another signal type",
+		"the tap is not at a sender (--place, or the taps of the fabric file), the source's network card writes values of its own, or locators of its rack are not in the fabric file; without a tap in front of the first device, also a device or port on the way that writes a wrong locator, a wrong value or another signal type",
 		"tags, at senders",
 	},
 	ScrubFailure: {
