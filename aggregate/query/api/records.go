@@ -162,6 +162,7 @@ func (a *API) flowQuestion(ctx context.Context, in flowChoice, at *pin) (q query
 	q.Resolution = time.Second
 	if in.GetWindow() == "1m" {
 		q.Resolution = time.Minute
+		q.From, q.To = q.From.Truncate(time.Minute), q.To.Add(time.Minute-1).Truncate(time.Minute)
 	}
 	return q, extent, err
 }

@@ -57,6 +57,14 @@ func TestFlows(t *testing.T) {
 	if age := flows.About.GetAgeS(); age <= 0 || age != cells.About.GetAgeS() {
 		t.Errorf("age %g of flows in a range that ends in the future, %g of cells", age, cells.About.GetAgeS())
 	}
+	const inside = "signal=max_delay&window=1m&from=2026-01-20T09:00:01Z&to=2026-01-20T09:00:59Z"
+	minute := read[wire.FlowsResponse](t, s.get(t, "/api/v1/flows?"+inside))
+	if from, to := minute.About.From.AsTime(), minute.About.To.AsTime(); minute.Total != 250 || minute.WindowS != 60 || !from.Equal(begin) || to.Sub(from) != time.Minute {
+		t.Errorf("%d flows from %s to %s, expected all of the whole minute", minute.Total, from, to)
+	}
+	if rows := strings.Count(s.get(t, "/api/v1/export/flows?"+inside).Body.String(), "\n2026-01-20T09:00:00Z,2026-01-20T09:01:00Z,"); rows != 250 {
+		t.Errorf("%d rows of the whole minute in a table", rows)
+	}
 	store.FlowRows = querytest.Flows(store, 20_002)
 	if many := read[wire.FlowsResponse](t, s.get(t, "/api/v1/flows?signal=max_delay")); !many.Truncated || many.Total != 20_000 || len(many.Flows) != 100 {
 		t.Errorf("too many: %d of %d flows, truncated %t", len(many.Flows), many.Total, many.Truncated)
