@@ -95,9 +95,10 @@ func (a *API) linksOf(ctx context.Context, s *table.State, on *scope, f *fabric.
 	})
 }
 
-// linkFlows asks for the flows that are counted at links.
+// linkFlows asks for the flows that are counted at links: those of all windows that overlap the range.
 func linkFlows(on *scope) query.FlowQuestion {
-	return query.FlowQuestion{Signal: on.Signal, From: on.From, To: on.To, Resolution: on.decidingLength(), MinHeavy: 1, Limit: maxRecords}
+	length := on.decidingLength()
+	return query.FlowQuestion{Signal: on.Signal, From: on.From.Truncate(length), To: on.To, Resolution: length, MinHeavy: 1, Limit: maxRecords}
 }
 
 func (a *API) makeLinks(ctx context.Context, s *table.State, on *scope, f *fabric.Fabric) (*query.Links, error) {

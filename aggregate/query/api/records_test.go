@@ -65,6 +65,9 @@ func TestFlows(t *testing.T) {
 	if rows := strings.Count(s.get(t, "/api/v1/export/flows?"+inside).Body.String(), "\n2026-01-20T09:00:00Z,2026-01-20T09:01:00Z,"); rows != 250 {
 		t.Errorf("%d rows of the whole minute in a table", rows)
 	}
+	if l := read[wire.LinksResponse](t, s.get(t, "/api/v1/links?signal=max_delay&from=2026-01-20T09:00:01Z&to=2026-01-20T10:30:00Z")).Links[0]; l.Flows == 0 {
+		t.Errorf("no flows at %s in a range of minutes that begins within the first", l.Link)
+	}
 	store.FlowRows = querytest.Flows(store, 20_002)
 	if many := read[wire.FlowsResponse](t, s.get(t, "/api/v1/flows?signal=max_delay")); !many.Truncated || many.Total != 20_000 || len(many.Flows) != 100 {
 		t.Errorf("too many: %d of %d flows, truncated %t", len(many.Flows), many.Total, many.Truncated)
