@@ -139,8 +139,7 @@ func (a *API) cellsPast(ctx context.Context, in *wire.CellsRequest) (*answer, er
 	if err != nil {
 		return nil, err
 	}
-	out := &wire.CellsResponse{About: a.pastAbout(q), Total: uint64(p.total), NextCursor: p.next, Cells: p.rows}
-	out.About.AsOf = p.asOf
+	out := &wire.CellsResponse{About: a.pastAbout(q, p.asOf.AsTime()), Total: uint64(p.total), NextCursor: p.next, Cells: p.rows}
 	explainUnjudged(out.About, q.Signal, out.Cells)
 	return of(nil, out)
 }
@@ -199,7 +198,7 @@ func (a *API) matrix(ctx context.Context, s *table.State, in *wire.MatrixRequest
 		if err != nil {
 			return nil, err
 		}
-		return n.matrix(nil, a.pastAbout(q), q.Signal, cells)
+		return n.matrix(nil, a.pastAbout(q, a.Now()), q.Signal, cells)
 	}
 	v, k, err := a.asked(ctx, s, in, int(in.GetWindows()))
 	if err != nil {
@@ -341,7 +340,7 @@ func (a *API) pastPath(ctx context.Context, in *wire.PathRequest) (*answer, erro
 	if err != nil {
 		return nil, err
 	}
-	about := a.pastAbout(q)
+	about := a.pastAbout(q, a.Now())
 	about.CompletenessRatio = gaps(missing).covered(q.From, q.To)
 	return a.pathOf(ctx, nil, about, n, q.Signal, cells, in)
 }

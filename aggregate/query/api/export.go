@@ -202,7 +202,7 @@ func (a *API) exportPastCells(ctx context.Context, in *wire.ExportRequest) (*exp
 	if err != nil {
 		return nil, err
 	}
-	about := a.pastAbout(q)
+	about := a.pastAbout(q, a.Now())
 	return tableOf(a, nil, cellColumns(about.Unit), a.ExportRows, func(ctx context.Context, write func(*wire.ExportedCell) error) error {
 		cells, err := a.pastCells(ctx, q.Question, in)
 		for i := 0; err == nil && i < len(cells); i++ {
@@ -224,7 +224,7 @@ func (a *API) exportPastWindows(ctx context.Context, in *wire.ExportRequest) (*e
 	if err != nil {
 		return nil, err
 	}
-	about := a.pastAbout(q)
+	about := a.pastAbout(q, a.Now())
 	return tableOf(a, nil, cellColumns(about.Unit), a.ExportRows, func(ctx context.Context, write func(*wire.ExportedCell) error) error {
 		more, err := a.Reader.EachCellWindow(ctx, q.Question, a.ExportRows, func(r *aggregate.CellWindow) (err error) {
 			if !f.takes(&r.CellStats) {

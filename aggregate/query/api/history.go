@@ -81,7 +81,7 @@ func (a *API) scope(ctx context.Context, s *table.State, in ranged) (on scope, e
 		if err != nil {
 			return on, err
 		}
-		on.Question, on.about, on.length = q.Question, a.pastAbout(q), q.length
+		on.Question, on.about, on.length = q.Question, a.pastAbout(q, a.Now()), q.length
 		on.names, err = a.history().get(ctx)
 		return on, err
 	}
@@ -190,13 +190,14 @@ func (f *filter) narrow(q *query.Question) {
 // oneCell reports whether the filter names one source and one destination.
 func (f *filter) oneCell() bool { return len(f.src) == 1 && len(f.dst) == 1 }
 
-func (a *API) pastAbout(q pastQuestion) *wire.About {
-	now, newest := a.Now(), q.To
+// pastAbout describes an answer of the store that was given at asOf.
+func (a *API) pastAbout(q pastQuestion, asOf time.Time) *wire.About {
+	newest := q.To
 	if q.last.Before(newest) {
 		newest = q.last
 	}
 	return &wire.About{
-		AsOf: timestamppb.New(now), AgeS: age(newest, now),
+		AsOf: timestamppb.New(asOf), AgeS: age(newest, asOf),
 		Source: "store", Signal: csig.SignalNames([]csig.Signal{q.Signal})[0], Unit: q.Signal.Unit().String(),
 		Level: q.Level.String(), From: timestamppb.New(q.From), To: timestamppb.New(q.To), Durable: true, Final: true,
 		OnsetRatio: a.Thresholds.Onset, ClearRatio: a.Thresholds.Clear,

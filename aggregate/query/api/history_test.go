@@ -354,3 +354,21 @@ func TestPastPages(t *testing.T) {
 		}
 	}
 }
+
+// TestAgeOfPages: age_s of all pages is that at their as_of, however late a page is asked for.
+func TestAgeOfPages(t *testing.T) {
+	now, stored := begin.Add(time.Minute), querytest.Fabric(4, 10)
+	stored.FlowRows = querytest.Flows(stored, 25)
+	s := newServed(t, 4, func(c *api.Config) {
+		c.Memory, c.Names, c.Reader, c.Now = nil, nil, stored, func() time.Time { return now }
+	})
+	for _, path := range []string{"/api/v1/cells?limit=5&", "/api/v1/flows?limit=10&"} {
+		path += "signal=max_delay&" + past
+		first := object(t, s.get(t, path))
+		now = now.Add(4 * time.Second)
+		second := object(t, s.get(t, path+"&cursor="+first["next_cursor"].(string)))
+		if first["as_of"] != second["as_of"] || first["age_s"] != second["age_s"] {
+			t.Errorf("%s: page of %v, age %v, next page of %v, age %v", path, first["as_of"], first["age_s"], second["as_of"], second["age_s"])
+		}
+	}
+}

@@ -94,8 +94,7 @@ func (a *API) flows(ctx context.Context, _ *table.State, in *wire.FlowsRequest) 
 	if err != nil {
 		return nil, err
 	}
-	about := a.pastAbout(pastQuestion{Question: query.Question{Signal: q.Signal, From: q.From, To: q.To}, last: extent.Last})
-	about.AsOf = p.asOf
+	about := a.pastAbout(pastQuestion{Question: query.Question{Signal: q.Signal, From: q.From, To: q.To}, last: extent.Last}, p.asOf.AsTime())
 	return of(nil, &wire.FlowsResponse{
 		About: about, WindowS: q.Resolution.Seconds(), Total: uint64(p.total), Truncated: p.truncated, NextCursor: p.next, Flows: p.rows,
 	})

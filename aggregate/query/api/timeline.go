@@ -108,7 +108,7 @@ func (a *API) pastTimeline(ctx context.Context, in *wire.TimelineRequest) (*answ
 	if all {
 		t.fill()
 	}
-	out := &wire.TimelineResponse{About: a.pastAbout(q), StepS: q.Step.Seconds(), HeavyOnly: q.Step < time.Second}
+	out := &wire.TimelineResponse{About: a.pastAbout(q, a.Now()), StepS: q.Step.Seconds(), HeavyOnly: q.Step < time.Second}
 	for _, start := range slices.Sorted(maps.Keys(t.at)) {
 		out.Timeline = append(out.Timeline, t.at[start])
 	}
