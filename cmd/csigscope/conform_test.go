@@ -104,17 +104,19 @@ func TestConformMerged(t *testing.T) {
 		for _, test := range []struct {
 			fault string
 			args  []string
+			name  string // of the capture after the device
 			want  string
 		}{
-			{"", nil, ""},
-			{"", []string{"--device", "leaf3"}, ""},
-			{`faults: [{match: "leaf3:up1", kind: wrong-lm}]`, nil, "locator-other"},
-			{`faults: [{match: "leaf3", kind: wrong-lm}]`, []string{"--device", "leaf3"}, "locator-other"},
+			{"", nil, "", ""},
+			{"", []string{"--device", "leaf3"}, "", ""},
+			{`faults: [{match: "leaf3:up1", kind: wrong-lm}]`, nil, "", "locator-other"},
+			{`faults: [{match: "leaf3", kind: wrong-lm}]`, []string{"--device", "leaf3"}, "", "locator-other"},
+			{`faults: [{match: "leaf3", kind: wrong-lm}]`, nil, "leaf3=", "locator-other"},
 		} {
 			file := writeFile(t, filepath.Join(t.TempDir(), "s.yaml"), "base: ring\n"+mergedTaps+test.fault+"\n")
 			e := emit(t, "--scenario-file", file, "--set", "capture_untagged=true", "--set", "format="+format)
 			args := append([]string{"conform", "-o", "json", "--fabric", e.fabric()}, test.args...)
-			r := runBinary(t, os.Environ(), append(args, filepath.Join(e.dir, "in.pcapng"), filepath.Join(e.dir, "out.pcapng"))...)
+			r := runBinary(t, os.Environ(), append(args, filepath.Join(e.dir, "in.pcapng"), test.name+filepath.Join(e.dir, "out.pcapng"))...)
 			var rules []string
 			for _, f := range decodeJSON[replay.Conformance](t, r.stdout).Findings {
 				rules = append(rules, f.Rule)
