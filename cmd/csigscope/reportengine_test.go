@@ -17,7 +17,7 @@ func TestReportThroughEngine(t *testing.T) {
 	t.Parallel()
 	temporary := t.TempDir()
 	env := append(engineEnv(t), "TMPDIR="+temporary)
-	e := emit(t, "--scenario", "incast", "--set", "duration=2s")
+	e := emit(t, "--scenario", "incast", "--set", "duration=2s", "--set", "start=2026-01-05T00:00:59Z") // in two minutes
 	const again = "through the embedded engine"
 	document := func(args ...string) report.Report {
 		t.Helper()

@@ -45,10 +45,10 @@ func (s *Stored) minutes() (from, to time.Time) {
 	return from, time.Unix(0, s.span.Last).Add(s.span.Step + time.Minute - 1).UTC().Truncate(time.Minute)
 }
 
+// fineQuery asks for the span alone: with all of its minutes, it could have more steps than the store answers.
 func (s *Stored) fineQuery(signal csig.Signal) store.Question {
-	q := s.query(signal)
-	q.Resolution, q.Step = s.fine, s.span.Step
-	return q
+	from, to := time.Unix(0, s.span.First), time.Unix(0, s.span.Last).Add(s.span.Step)
+	return store.Question{Signal: signal, From: from, To: to, Resolution: s.fine, Step: s.span.Step}
 }
 
 // Signals implements report.Totals.
