@@ -18,10 +18,11 @@ func TestReportThroughEngine(t *testing.T) {
 	temporary := t.TempDir()
 	env := append(engineEnv(t), "TMPDIR="+temporary)
 	e := emit(t, "--scenario", "incast", "--set", "duration=2s", "--set", "start=2026-01-05T00:00:59Z") // in two minutes
+	last := emit(t, "--scenario", "incast", "--set", "duration=100ms", "--set", "start=2105-12-31T23:59:59Z")
 	const again = "through the embedded engine"
 	document := func(args ...string) report.Report {
 		t.Helper()
-		run := runBinary(t, env, append([]string{"report", e.dir, "--fabric", e.fabric(), "-o", "json", "--out", "-"}, args...)...)
+		run := runBinary(t, env, append([]string{"report", "--fabric", e.fabric(), "-o", "json", "--out", "-"}, args...)...)
 		if forced := slices.Contains(args, "--spill"); run.code != exitDone || !forced != strings.Contains(run.stderr, again) {
 			t.Errorf("%q: exit code %d: %s", args, run.code, run.stderr)
 		}
@@ -36,11 +37,11 @@ func TestReportThroughEngine(t *testing.T) {
 		}
 		return string(b)
 	}
-	memory := document("--spill", "never")
+	memory := document(e.dir, "--spill", "never")
 	kept := filepath.Join(t.TempDir(), "kept")
 	for name, args := range map[string][]string{
-		"asked for":          {"--spill", "always", "--spill-dir", kept},
-		"for want of memory": {"--memory", "1MiB"},
+		"asked for":          {e.dir, "--spill", "always", "--spill-dir", kept},
+		"for want of memory": {e.dir, "--memory", "1MiB"},
 	} {
 		if got, want := text(document(args...)), text(memory); got != want {
 			at := 0
@@ -50,13 +51,16 @@ func TestReportThroughEngine(t *testing.T) {
 			t.Errorf("%s: the documents differ:\n%.300s\nfrom memory\n%.300s", name, got[max(at-100, 0):], want[max(at-100, 0):])
 		}
 	}
+	if text(document(e.dir, last.dir, "--spill", "always")) != text(document(e.dir, last.dir, "--spill", "never")) {
+		t.Error("until the end of time: the documents differ")
+	}
 	if r := runBinary(t, env, "report", e.dir, "--spill", "always", "--spill-dir", kept, "--out", filepath.Join(t.TempDir(), "r.html")); r.code != exitUsage || !strings.Contains(r.stderr, "expected an empty folder") {
 		t.Errorf("into a store with rows: exit code %d: %s", r.code, r.stderr)
 	}
 	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	small := document("--memory", "1MiB", "--spill", "never")
+	small := document(e.dir, "--memory", "1MiB", "--spill", "never")
 	limited := func(u string) bool { return strings.Contains(u, "memory") }
 	if !slices.ContainsFunc(small.Unknown, limited) || slices.ContainsFunc(memory.Unknown, limited) {
 		t.Errorf("with 1 MiB, what could not be known is %q", small.Unknown)

@@ -42,13 +42,17 @@ func (s *Stored) query(signal csig.Signal) store.Question {
 // minutes returns the span, extended to whole minutes.
 func (s *Stored) minutes() (from, to time.Time) {
 	from = time.Unix(0, s.span.First).UTC().Truncate(time.Minute)
-	return from, time.Unix(0, s.span.Last).Add(s.span.Step + time.Minute - 1).UTC().Truncate(time.Minute)
+	return from, s.end().Add(time.Minute - 1).Truncate(time.Minute)
+}
+
+// end is the end of the span. Its last step may be longer than the time that is left.
+func (s *Stored) end() time.Time {
+	return time.Unix(0, min(s.span.Last+int64(s.span.Step), aggregate.EndOfTime)).UTC()
 }
 
 // fineQuery asks for the span alone: with all of its minutes, it could have more steps than the store answers.
 func (s *Stored) fineQuery(signal csig.Signal) store.Question {
-	from, to := time.Unix(0, s.span.First), time.Unix(0, s.span.Last).Add(s.span.Step)
-	return store.Question{Signal: signal, From: from, To: to, Resolution: s.fine, Step: s.span.Step}
+	return store.Question{Signal: signal, From: time.Unix(0, s.span.First), To: s.end(), Resolution: s.fine, Step: s.span.Step}
 }
 
 // Signals implements report.Totals.
