@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -218,6 +219,7 @@ func openScratch(cmd *cobra.Command, dir string, t aggregate.Thresholds) (*opene
 	err := db.startEngine(cmd.Context(), makeMissing, 0)
 	if err == nil {
 		o := store.Options{Database: db.target.Database, Thresholds: t, Logger: db.logger}
+		o.Limits.ResultRows = math.MaxInt32 // the limits of a report bound its rows, and nobody can ask for less
 		db.askEngine(&o)
 		db.store, err = store.Open(cmd.Context(), o)
 	}

@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -109,21 +108,17 @@ func (s *Stored) LocationSteps(ctx context.Context, signal csig.Signal, step tim
 // CellSteps implements report.Steps.
 func (s *Stored) CellSteps(ctx context.Context, signal csig.Signal, cells []aggregate.CellID) ([][]report.CellStep, error) {
 	lists := make([][]report.CellStep, len(cells))
-	index := indexOfPairs(cells)
-	err := inParts(pairs(cells), func(part []store.Cell) error {
-		q := s.fineQuery(signal)
-		q.Among = part
-		rows, err := s.store.CellWindows(ctx, q)
-		if err != nil {
-			return err
-		}
-		for k := range rows {
-			r := &rows[k]
-			i := index[store.Cell{Src: r.Src, Dst: r.Dst}]
-			lists[i] = append(lists[i], report.CellStep{Start: r.Start, Observations: r.Observations, Heavy: r.Heavy})
-		}
-		return nil
-	})
+	if len(cells) == 0 {
+		return lists, nil
+	}
+	q, index := s.fineQuery(signal), indexOfPairs(cells)
+	q.Among = pairs(cells)
+	rows, err := s.store.CellWindows(ctx, q)
+	for k := range rows {
+		r := &rows[k]
+		i := index[store.Cell{Src: r.Src, Dst: r.Dst}]
+		lists[i] = append(lists[i], report.CellStep{Start: r.Start, Observations: r.Observations, Heavy: r.Heavy})
+	}
 	return lists, err
 }
 
@@ -143,21 +138,6 @@ func indexOfPairs(cells []aggregate.CellID) map[store.Cell]int {
 	return index
 }
 
-// inParts calls ask with all cells, or with halves of them as long as the store reports too many
-// rows.
-func inParts(cells []store.Cell, ask func([]store.Cell) error) error {
-	if len(cells) == 0 {
-		return nil
-	}
-	err := ask(cells)
-	if n := len(cells) / 2; n > 0 && errors.Is(err, store.ErrTooManyRows) {
-		if err = inParts(cells[:n], ask); err == nil {
-			err = inParts(cells[n:], ask)
-		}
-	}
-	return err
-}
-
 // Distributions implements report.Details.
 func (s *Stored) Distributions(ctx context.Context, signal csig.Signal, cells []aggregate.CellID) (all []table.CodeCount, of [][]table.CodeCount, err error) {
 	rows, err := s.store.Codes(ctx, s.query(signal))
@@ -168,22 +148,18 @@ func (s *Stored) Distributions(ctx context.Context, signal csig.Signal, cells []
 		all = append(all, codeCount(&rows[i]))
 	}
 	of = make([][]table.CodeCount, len(cells))
-	index := indexOfPairs(cells)
-	err = inParts(pairs(cells), func(part []store.Cell) error {
-		q := s.query(signal)
-		q.Among, q.Resolution, q.Step = part, time.Second, s.span.Window
-		rows, err := s.store.CodeWindows(ctx, q)
-		if err != nil {
-			return err
-		}
-		for k := range rows {
-			count := codeCount(&rows[k])
-			count.Start = rows[k].Window.UnixNano()
-			i := index[rows[k].Cell]
-			of[i] = append(of[i], count)
-		}
-		return nil
-	})
+	if len(cells) == 0 {
+		return all, of, nil
+	}
+	q, index := s.query(signal), indexOfPairs(cells)
+	q.Among, q.Resolution, q.Step = pairs(cells), time.Second, s.span.Window
+	windows, err := s.store.CodeWindows(ctx, q)
+	for k := range windows {
+		count := codeCount(&windows[k])
+		count.Start = windows[k].Window.UnixNano()
+		i := index[windows[k].Cell]
+		of[i] = append(of[i], count)
+	}
 	return all, of, err
 }
 
