@@ -1118,7 +1118,7 @@ func (x *PathRequest) GetDst() string {
 	return ""
 }
 
-// LocationsRequest asks for the locations that limit cells.
+// LocationsRequest asks for the locations that observations name.
 type LocationsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT if a type has
@@ -3340,7 +3340,7 @@ type About struct {
 	// Share of the known producers that have sent rows of the newest window. In the history of a
 	// path or a verdict, share of the range for which no loss is recorded. Losses are rows that
 	// were lost, and restarts of a tap's process. A silent tap is no loss, nor are packets that the kernel
-	// dropped. JSON omits 0.
+	// dropped. Other answers of history leave it unset. JSON omits 0.
 	CompletenessRatio float64 `protobuf:"fixed64,9,opt,name=completeness_ratio,json=completenessRatio,proto3" json:"completeness_ratio,omitempty"`
 	// All of the windows are final: only late packets may change them. If false, the newest ones have
 	// provisional rows, or a tap may have further rows. Windows of the store are always final.
@@ -4158,7 +4158,8 @@ type MatrixResponse struct {
 	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
 	// Groups of the rows and columns.
 	Groups []string `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
-	// Means, in the unit; NaN, in JSON null, without observations or values.
+	// Means, in the unit; NaN, in JSON null, without observations or values. Cells that src and dst leave
+	// out are as without observations, here and below.
 	Mean []float64 `protobuf:"fixed64,3,rep,packed,name=mean,proto3" json:"mean,omitempty"`
 	// Shares of heavy observations; NaN, in JSON null, without observations.
 	HeavyRatio []float64 `protobuf:"fixed64,4,rep,packed,name=heavy_ratio,json=heavyRatio,proto3" json:"heavy_ratio,omitempty"`
@@ -4556,8 +4557,8 @@ type Link struct {
 	CandidateCount uint32 `protobuf:"varint,7,opt,name=candidate_count,json=candidateCount,proto3" json:"candidate_count,omitempty"`
 	// State at the end of the range, from the observations that certainly passed it, by the rule of
 	// cells: windows in which tags name it decide, and a window in which they name only others is
-	// clear. In history the windows last 1 s, or 1 min if the range is longer than an hour or begins
-	// before the first of 1 s.
+	// clear. From memory, only the windows there decide, at most a minute. In history the windows last
+	// 1 s, or 1 min if the range is longer than an hour or begins before the first of 1 s.
 	State State `protobuf:"varint,8,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	// For a congested link: the start of the first window that reached the onset.
 	Since *timestamppb.Timestamp `protobuf:"bytes,30,opt,name=since,proto3" json:"since,omitempty"`
@@ -5348,7 +5349,7 @@ type Location struct {
 	Heavy uint64 `protobuf:"varint,7,opt,name=heavy,proto3" json:"heavy,omitempty"`
 	// Cells with a heavy observation there; in a timeline, only for windows in memory.
 	Cells uint64 `protobuf:"varint,8,opt,name=cells,proto3" json:"cells,omitempty"`
-	// Mean of the heavy observations.
+	// Mean of the heavy observations; in a timeline, only for windows in memory.
 	HeavyMean *Measure `protobuf:"bytes,9,opt,name=heavy_mean,json=heavyMean,proto3" json:"heavy_mean,omitempty"`
 	// Ports that it may be, the first 64; not in a timeline.
 	Candidates []string `protobuf:"bytes,10,rep,name=candidates,proto3" json:"candidates,omitempty"`
