@@ -88,6 +88,34 @@ func TestPageReacts(t *testing.T) {
 	}
 }
 
+// TestTooltipFollows checks that a tooltip describes the window that is drawn, also after a reload.
+func TestTooltipFollows(t *testing.T) {
+	v := pagetest.Visit(t, serve(t, querytest.Fabric(16, 30)), "dark")
+	v.Import("Source", "source.js")
+	move := func(x, y float64) {
+		t.Helper()
+		v.Do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, x, y))
+		v.Wait("!document.getElementById('tip').hidden")
+	}
+	tip := func() string { return pagetest.Evaluate[string](v, "document.getElementById('tip').innerText") }
+	move(v.Cell("right", 2, 4).Middle())
+	whole := tip()
+	v.SetWindow(22)
+	late := tip()
+	if late == whole {
+		t.Errorf("in another window the tooltip still says:\n%s", late)
+	}
+	move(v.Cell("right", 2, 4).Middle())
+	if want := tip(); late != want {
+		t.Errorf("the tooltip says %q, after a move of the pointer %q", late, want)
+	}
+	pagetest.Evaluate[chromedp.Void](v, "Source.refresh(true)")
+	v.SetWindow(-1)
+	if got := tip(); got != whole {
+		t.Errorf("after a reload the tooltip says %q, want %q", got, whole)
+	}
+}
+
 // TestPageKeepsTheTime checks that choosing another signal or level keeps the window.
 func TestPageKeepsTheTime(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, querytest.Fabric(8, 20)), "dark")

@@ -64,7 +64,7 @@ export function open(bundle) {
   if (moment !== null) view.window = last ? model.windows.length - 1 : model.windows.indexOf(moment);
   view.highlight = view.level === level ? model.locationNamed(highlighted) : -1;
   view.chosen = chosen && model.cellNamed(...chosen);
-  view.cell = view.selection = null;
+  view.selection = null;
   if (focus) focusOn(...focus.map((list) => list.map((name) => model.groups.findIndex((g) => g.name === name)).filter((i) => i >= 0)), marked.map((pair) => model.cellNamed(...pair)).filter(Boolean));
   settle();
   find("main").hidden = !view.signal;
@@ -111,7 +111,7 @@ export function apply(state) {
   }
   view.window = view.live ? Live.NOW : -1;
   view.highlight = -1;
-  view.cell = view.chosen = view.focus = view.selection = null;
+  view.chosen = view.focus = view.selection = null;
   view.marked = [];
   view.congested = state.only === "congested";
   view.worst = state.sort === "worst";
@@ -206,6 +206,7 @@ export function drawAll() {
   map.draw(ports, view.level, marks);
   Header.moment({ view, model, frame, waiting, map });
   Detail.show({ view, model, signal, frame, waiting });
+  Panels.retell();
   remember();
 }
 
@@ -299,7 +300,11 @@ export function play(on) {
 export function showCell(matrix, cell, speak) {
   view.cell = cell;
   show();
-  if (!cell) return Panels.hideTip();
+  if (cell) Panels.tip(() => view.cell && describe(matrix, view.cell), speak);
+  else Panels.hideTip();
+}
+
+function describe(matrix, cell) {
   const box = matrix.canvas.getBoundingClientRect();
   const r = matrix.rect(cell);
   const { rows: sources, columns: destinations } = axes.groups(cell);
@@ -309,8 +314,7 @@ export function showCell(matrix, cell, speak) {
       : Panels.foldRows(cells, cell.row * axes.columns.length + cell.column, sources.length * destinations.length, model);
   rows.unshift(...Live.caveats(view.window));
   const heading = `${axes.rows[cell.row].name} \u2192 ${axes.columns[cell.column].name}`;
-  Panels.tip(heading, rows, { left: box.left + r.x, right: box.left + r.x + r.width, top: box.top + r.y });
-  if (speak) Panels.say(heading, rows);
+  return [heading, rows, { left: box.left + r.x, right: box.left + r.x + r.width, top: box.top + r.y }];
 }
 
 // press selects the cell at a row and column, or opens the groups of a folded cell.

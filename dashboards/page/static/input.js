@@ -78,19 +78,19 @@ function take(event) {
   event.stopPropagation();
 }
 
-// sayMoment describes a point of the time heatmap in a tooltip or aloud.
-function sayMoment(hit, at, speak) {
+// moment describes a point of the time heatmap.
+function moment(hit, at) {
   const { model, seen } = App.signal;
   const location = model.locations[timeline.locations[hit.index]];
   const row = timeline.rows[hit.index];
+  if (!row || hit.window >= model.windows.length) return null;
   const all = seen[hit.window];
   const rows = all
     ? [["heavy here", `${Format.count(row.heavy[hit.window])}, ${Format.share(row.heavy[hit.window] / all)} of the window's observations`],
       ["naming it", `${Format.count(row.observations[hit.window])}, heavy or not`], ["in the window", `${Format.count(all)} observations`]]
     : [["state", "no data: nothing was observed"]];
   const heading = `${location.name} \u00b7 ${Format.time(model.windows[hit.window], model.step, view.utc, false)}`;
-  Panels.tip(heading, rows, at);
-  if (speak) Panels.say(heading, rows);
+  return [heading, rows, at];
 }
 
 function onTimeline() {
@@ -105,7 +105,7 @@ function onTimeline() {
   canvas.addEventListener("pointermove", (event) => {
     const hit = timeline.hit(event.offsetX, event.offsetY);
     if (!hit) return Panels.hideTip();
-    sayMoment(hit, { left: event.clientX, right: event.clientX, top: event.clientY }, false);
+    Panels.tip(() => moment(hit, { left: event.clientX, right: event.clientX, top: event.clientY }));
   });
   canvas.addEventListener("keydown", (event) => {
     const step = moves[event.key];
@@ -116,27 +116,27 @@ function onTimeline() {
     App.setWindow(Math.max(0, Math.min(last, (view.window === Live.NOW ? last : Math.max(view.window, 0)) + step[1])));
     const box = canvas.getBoundingClientRect();
     const at = timeline.place(view.window, index);
-    sayMoment({ window: view.window, index }, { left: box.left + at.x, right: box.left + at.x, top: box.top + at.y }, true);
+    const hit = { window: view.window, index };
+    Panels.tip(() => moment(hit, { left: box.left + at.x, right: box.left + at.x, top: box.top + at.y }), true);
   });
 }
 
 function onMap() {
   const { canvas } = map;
   let at = { row: 0, index: 0 }; // cell with the keyboard focus
-  const tell = (location, left, top, speak) => {
-    if (location < 0) return Panels.hideTip();
-    const rows = map.about(location);
-    Panels.tip(map.model.locations[location].name, rows, { left, right: left, top });
-    if (speak) Panels.say(map.model.locations[location].name, rows);
-  };
-  canvas.addEventListener("pointermove", (event) => tell(map.hit(event.offsetX, event.offsetY), event.clientX, event.clientY, false));
+  // locate returns the index of a location in the model that is drawn, or -1.
+  const tell = (locate, left, top, speak) => Panels.tip(() => {
+    const location = locate();
+    return location >= 0 && [map.model.locations[location].name, map.about(location), { left, right: left, top }];
+  }, speak);
+  canvas.addEventListener("pointermove", (event) => tell(() => map.hit(event.offsetX, event.offsetY), event.clientX, event.clientY));
   canvas.addEventListener("pointerleave", Panels.hideTip);
   canvas.addEventListener("blur", Panels.hideTip);
   canvas.addEventListener("click", (event) => mark(map.hit(event.offsetX, event.offsetY)));
   canvas.addEventListener("keydown", (event) => {
     if (modified(event)) return;
     const { stages } = map.plan;
-    const device = () => stages[at.row].devices[at.index];
+    const device = () => map.plan?.stages[at.row]?.devices[at.index];
     if (event.key === "Enter") mark(device().index);
     const step = moves[event.key];
     if (!step) return;
@@ -144,7 +144,7 @@ function onMap() {
     const row = Math.max(0, Math.min(stages.length - 1, at.row + Math.sign(step[0])));
     at = { row, index: Math.max(0, Math.min(stages[row].devices.length - 1, at.index + step[1])) };
     const box = canvas.getBoundingClientRect();
-    tell(device().index, box.left + device().x + device().width / 2, box.top + device().y, true);
+    tell(() => device()?.index ?? -1, box.left + device().x + device().width / 2, box.top + device().y, true);
   });
 }
 

@@ -236,8 +236,24 @@ export function swatch({ color, ink, rank }) {
   return out;
 }
 
-// tip shows rows of [name, value, location] beside a rectangle of the viewport.
-export function tip(heading, rows, near) {
+let about = null; // of the shown tooltip
+
+// tip shows what describe returns beside a rectangle of the viewport: a heading and rows of
+// [name, value, location], or nothing. A screen reader speaks it if speak is set.
+export function tip(describe, speak) {
+  about = describe;
+  const shown = retell();
+  if (speak && shown) say(...shown);
+}
+
+// retell follows a change of the data that the tooltip describes.
+export function retell() {
+  const shown = about?.();
+  if (!shown) {
+    hideTip();
+    return null;
+  }
+  const [heading, rows, near] = shown;
   const box = find("tip");
   const list = element("dl");
   for (const [name, value, location] of rows) {
@@ -251,14 +267,16 @@ export function tip(heading, rows, near) {
   const fits = near.right + gap + box.offsetWidth < window.innerWidth;
   box.style.left = `${fits ? near.right + gap : Math.max(4, near.left - gap - box.offsetWidth)}px`;
   box.style.top = `${Math.max(4, Math.min(near.top, window.innerHeight - box.offsetHeight - 8))}px`;
+  return shown;
 }
 
 // say makes a screen reader speak.
-export function say(heading, rows) {
+function say(heading, rows) {
   find("spoken").textContent = `${heading}: ${rows.map(([name, value]) => `${name} ${value}`).join(", ")}`;
 }
 
 export function hideTip() {
+  about = null;
   find("tip").hidden = true;
 }
 
