@@ -116,6 +116,35 @@ func TestTooltipFollows(t *testing.T) {
 	}
 }
 
+// TestNamesFromRightToLeft checks that the source of a cell stands on the left of the arrow, whatever its script.
+func TestNamesFromRightToLeft(t *testing.T) {
+	memory := querytest.Fabric(4, 10)
+	memory.GroupRows[0].Name, memory.GroupRows[1].Name = "\u05e8\u05e7\u05d0\u05d4", "\u0645\u062e\u0632\u0646"
+	v := pagetest.Visit(t, serve(t, memory), "dark")
+	x, y := v.Cell("left", 0, 1).Middle()
+	v.Do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, x, y), chromedp.MouseClickXY(x, y))
+	v.Wait("!document.getElementById('detail').hidden")
+	for _, heading := range []string{"#tip strong", "#detail-title"} {
+		got := pagetest.Evaluate[[]float64](v, `(() => {
+			const heading = document.querySelector(%q), range = document.createRange(), text = document.createTreeWalker(heading, NodeFilter.SHOW_TEXT);
+			const lefts = [];
+			while (text.nextNode()) {
+				for (const name of [%q, %q]) {
+					const from = text.currentNode.data.indexOf(name);
+					if (from < 0) continue;
+					range.setStart(text.currentNode, from);
+					range.setEnd(text.currentNode, from + name.length);
+					lefts.push(range.getBoundingClientRect().left);
+				}
+			}
+			return lefts;
+		})()`, heading, memory.GroupRows[0].Name, memory.GroupRows[1].Name)
+		if len(got) != 2 || got[0] >= got[1] {
+			t.Errorf("%s: the source and the destination begin at %v", heading, got)
+		}
+	}
+}
+
 // TestPageKeepsTheTime checks that choosing another signal or level keeps the window.
 func TestPageKeepsTheTime(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, querytest.Fabric(8, 20)), "dark")

@@ -313,7 +313,7 @@ function describe(matrix, cell) {
     : one ? Panels.cellRows(frame.cell(sources[0], destinations[0], view.level), signal)
       : Panels.foldRows(cells, cell.row * axes.columns.length + cell.column, sources.length * destinations.length, model);
   rows.unshift(...Live.caveats(view.window));
-  const heading = `${axes.rows[cell.row].name} \u2192 ${axes.columns[cell.column].name}`;
+  const heading = Panels.pair(axes.rows[cell.row].name, axes.columns[cell.column].name);
   return [heading, rows, { left: box.left + r.x, right: box.left + r.x + r.width, top: box.top + r.y }];
 }
 

@@ -32,7 +32,7 @@ export function show(state) {
   const still = same && shown.window === view.window && shown.level === view.level;
   if (!same) asked = portsOf = "";
   shown = { signal, src, dst, theme: view.theme, utc: view.utc, level: view.level, window: view.window, width: find("detail-chart").clientWidth };
-  find("detail-title").textContent = `${model.groups[src].name} \u2192 ${model.groups[dst].name}`;
+  find("detail-title").replaceChildren(...Panels.pair(model.groups[src].name, model.groups[dst].name));
   if (!same) load(state);
   else if (series && !dressed) chart.show(signal, series, view);
   else if (!still) chart.follow();

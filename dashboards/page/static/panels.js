@@ -52,6 +52,10 @@ export function title(info) {
   return how ? `Mean of ${how} ${short(info.name)}` : `${short(info.name)}: no table gives it a value`;
 }
 
+// pair names a cell. Each name has its own direction: between two of a right-to-left script, the arrow
+// would point from the destination to the source.
+export const pair = (src, dst) => [element("bdi", "", src), " \u2192 ", element("bdi", "", dst)];
+
 export function facts(pairs) {
   find("facts").replaceChildren(...pairs.map(([name, value, hint, range = ""]) => {
     const item = element("div", "", explain(element("dt", "", name + range), name), element("dd", "", value));
@@ -243,7 +247,7 @@ let about = null; // of the shown tooltip
 export function tip(describe, speak) {
   about = describe;
   const shown = retell();
-  if (speak && shown) say(...shown);
+  if (speak && shown) say(shown[1]);
 }
 
 // retell follows a change of the data that the tooltip describes.
@@ -261,7 +265,7 @@ export function retell() {
     if (location) text.prepend(swatch(location));
     list.append(element("dt", "", name), text);
   }
-  box.replaceChildren(element("strong", "", heading), list);
+  box.replaceChildren(element("strong", "", ...[heading].flat()), list);
   box.hidden = false;
   const gap = 14;
   const fits = near.right + gap + box.offsetWidth < window.innerWidth;
@@ -270,9 +274,9 @@ export function retell() {
   return shown;
 }
 
-// say makes a screen reader speak.
-function say(heading, rows) {
-  find("spoken").textContent = `${heading}: ${rows.map(([name, value]) => `${name} ${value}`).join(", ")}`;
+// say makes a screen reader speak the tooltip.
+function say(rows) {
+  find("spoken").textContent = `${find("tip").firstChild.textContent}: ${rows.map(([name, value]) => `${name} ${value}`).join(", ")}`;
 }
 
 export function hideTip() {
