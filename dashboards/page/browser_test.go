@@ -2,6 +2,7 @@ package page_test
 
 import (
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -142,6 +143,31 @@ func TestNamesFromRightToLeft(t *testing.T) {
 		if len(got) != 2 || got[0] >= got[1] {
 			t.Errorf("%s: the source and the destination begin at %v", heading, got)
 		}
+	}
+}
+
+// TestTimesOfDays checks that times have a date if the range is longer than a day.
+func TestTimesOfDays(t *testing.T) {
+	v := pagetest.Visit(t, serve(t, querytest.Fabric(4, 10))+"#utc=1&from=2026-01-19T00:00:00Z&to=2026-01-22T00:00:00Z&src=rack1&dst=rack2", "dark")
+	v.Wait("csigscope.current().series")
+	v.Import("App", "app.js")
+	pagetest.Evaluate[chromedp.Void](v, "document.getElementById('timeline').scrollIntoView()")
+	at := pagetest.Evaluate[[]float64](v, "(({right, top}) => [right - 12, top + 5])(document.getElementById('timeline').getBoundingClientRect())")
+	v.Do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at[0], at[1]))
+	v.Wait("!document.getElementById('tip').hidden")
+	if got := pagetest.Evaluate[string](v, "document.querySelector('#tip strong').textContent"); !strings.Contains(got, " 2026-01-21 ") {
+		t.Errorf("at the end of three days the tooltip is titled %q", got)
+	}
+	written := pagetest.Evaluate[[]string](v, `(() => {
+		const g = App.timeline.context, text = g.fillText, out = [];
+		g.constructor.prototype.fillText = function (t) { out.push(t); };
+		App.relayout();
+		App.drawAll();
+		g.constructor.prototype.fillText = text;
+		return out.filter((t) => /:\d\d$/.test(t));
+	})()`)
+	if len(written) < 2 || slices.ContainsFunc(written, func(at string) bool { return !strings.HasPrefix(at, "2026-01-") }) {
+		t.Errorf("the time heatmap has the times %q", written)
 	}
 }
 

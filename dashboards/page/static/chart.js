@@ -36,7 +36,7 @@ export class Chart {
   options() {
     const { view, signal: { info, model } } = this;
     const neutral = Color.theme(view.theme);
-    const clock = (_, list) => list.map((v) => Format.time(BigInt(Math.round(v * 1e6)) * 1000n, model.step, view.utc, false));
+    const clock = (v) => Format.clock(BigInt(Math.round(v * 1e6)) * 1000n, model, view.utc);
     const axis = { stroke: neutral.text, grid: { stroke: Color.css(neutral.clear), width: 1 }, ticks: { stroke: Color.css(neutral.clear) } };
     const accent = Color.css(Color.ramp(view.theme, 0.55));
     const line = neutral.strong;
@@ -47,10 +47,10 @@ export class Chart {
       tzDate: view.utc ? (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") : (seconds) => new Date(seconds * 1000),
       cursor: { y: false, drag: { x: false, y: false } },
       scales: { x: { time: true }, share: { range: [0, 1] } },
-      axes: [{ ...axis, values: clock, space: 90 }, { ...axis, size: 84, values: quantity },
+      axes: [{ ...axis, values: (_, list) => list.map((v) => clock(v).replace(" ", "\n")), space: 90 }, { ...axis, size: 84, values: quantity },
         { ...axis, scale: "share", side: 1, size: 60, grid: { show: false }, values: (_, list) => list.map((v) => `${Math.round(100 * v)} %`) }],
       series: [
-        { label: "time", value: (_, v) => (v === null ? "" : clock(_, [v])[0]) },
+        { label: "time", value: (_, v) => (v === null ? "" : clock(v)) },
         { label: "least", stroke: "transparent", points: { show: false }, value },
         { label: "most", stroke: "transparent", points: { show: false }, value },
         { label: "mean", stroke: line, width: 2, value },

@@ -71,6 +71,13 @@ export function time(ns, step, utc, withDate) {
   return `${get("FullYear")}-${two(get("Month") + 1)}-${two(get("Date"))} ${text} ${zone(ns, utc)}`;
 }
 
+// clock prints a time of a model's range: with the date if the range is longer than a day, since its times
+// of day repeat.
+export function clock(ns, { windows, step }, utc) {
+  const [date, text] = time(ns, step, utc, true).split(" ");
+  return windows.length * step > 864e11 ? `${date} ${text}` : text;
+}
+
 // zone names the zone of a time, such as UTC+01:00: a local zone can have a summer time.
 export function zone(ns, utc) {
   if (utc) return "UTC";

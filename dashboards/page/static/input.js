@@ -89,7 +89,7 @@ function moment(hit, at) {
     ? [["heavy here", `${Format.count(row.heavy[hit.window])}, ${Format.share(row.heavy[hit.window] / all)} of the window's observations`],
       ["naming it", `${Format.count(row.observations[hit.window])}, heavy or not`], ["in the window", `${Format.count(all)} observations`]]
     : [["state", "no data: nothing was observed"]];
-  const heading = `${location.name} \u00b7 ${Format.time(model.windows[hit.window], model.step, view.utc, false)}`;
+  const heading = `${location.name} \u00b7 ${Format.clock(model.windows[hit.window], model, view.utc)}`;
   return [heading, rows, at];
 }
 

@@ -113,15 +113,16 @@ export class Timeline {
       g.fillText(location.name, this.left - 12 * this.scale - swatch, middle, 190 * this.scale);
     });
     g.globalAlpha = 1;
-    const { windows, step } = this.signal.model;
-    const room = g.measureText("00:00:00.000000").width * 1.4;
+    const { model, model: { windows } } = this.signal;
+    const clock = (w) => Format.clock(windows[w], model, view.utc);
+    const room = g.measureText(clock(0).padEnd("00:00:00.000000".length, "0")).width * 1.4;
     const stride = Math.max(1, Math.ceil((windows.length * room) / this.span));
     g.textAlign = "left";
     g.fillStyle = neutral.text;
     for (let w = 0; w < windows.length; w += stride) {
       const x = this.left + (w * this.span) / windows.length;
       g.fillRect(Math.round(x), this.height, 1, 5 * this.scale);
-      g.fillText(Format.time(windows[w], step, view.utc, false), x + 4 * this.scale, this.height + 10 * this.scale);
+      g.fillText(clock(w), x + 4 * this.scale, this.height + 10 * this.scale);
     }
   }
 
