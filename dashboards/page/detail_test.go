@@ -63,6 +63,22 @@ func cellAt(t *testing.T, r query.Reader, s csig.Signal, src, dst aggregate.Grou
 	return out
 }
 
+// TestFlowsOfSeconds checks that the page says of flows and ports that they are those of whole seconds, if it shows
+// another range.
+func TestFlowsOfSeconds(t *testing.T) {
+	memory := querytest.Fabric(4, 10)
+	memory.Resolution = 10 * time.Millisecond
+	v := pagetest.Visit(t, serve(t, memory)+"#step=10ms&from=2026-01-20T09:00:02Z&to=2026-01-20T09:00:04.5Z&src=rack1&dst=rack2", "dark")
+	for window := -1; window < 1; window++ {
+		v.SetWindow(window)
+		v.Says("detail-flows-note", "in whole seconds")
+		v.Says("detail-ports-note", "in whole seconds")
+	}
+	v.Open(strings.Replace(pagetest.Evaluate[string](v, "location.href"), ".5Z", "Z", 1))
+	v.SetWindow(-1)
+	v.Says("detail-flows-note", "")
+}
+
 // TestCellDetail selects a congested cell and compares its details with the reader's data: facts,
 // timeline, flows and findings.
 func TestCellDetail(t *testing.T) {

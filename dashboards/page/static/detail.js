@@ -141,7 +141,10 @@ function askPorts(state) {
   if (portsOf === question) return;
   portsOf = question;
   clearTimeout(portsTimer);
-  find("detail-ports-note").textContent = view.window >= 0 && model.step % 1e9 ? "in the whole second" : "";
+  const [first, last] = view.window >= 0 ? [view.window, view.window] : [0, model.windows.length - 1];
+  const rounded = [model.windows[first], model.end(last)].some((at) => at % 1000000000n) ? "in whole seconds" : "";
+  find("detail-ports-note").textContent = now ? "" : rounded;
+  find("detail-flows-note").textContent = now ? "in the whole range" : rounded;
   if (!signal.located || !known(state).heavy) return fill("ports", [], "None: nothing names a port here.", 0);
   if (!now) fill("ports", [], "\u2026", 0);
   portsTimer = setTimeout(() => ports(state, question, request.signal), PATIENCE);
