@@ -79,6 +79,27 @@ func TestFlowsOfSeconds(t *testing.T) {
 	v.Says("detail-flows-note", "")
 }
 
+// TestMeanOfOneWindow checks that a cell's chart shows the mean of a window between windows without data.
+func TestMeanOfOneWindow(t *testing.T) {
+	memory := querytest.Fabric(4, 10)
+	for i := range memory.Rows {
+		memory.Rows[i].Heavy, memory.Rows[i].HeavySum = 0, 0 // whose bar would cover the mean
+	}
+	v := pagetest.Visit(t, serve(t, memory)+"#signal=min_abw&from=2026-01-16T00:00:00Z&to=2026-01-24T00:00:00Z&src=rack1&dst=rack2", "dark")
+	v.Wait("csigscope.current().series")
+	points := pagetest.Evaluate[int](v, `(() => {
+		const plot = document.querySelector('#detail-chart canvas'), over = document.querySelector('#detail-chart .u-over');
+		const [box, inner] = [plot, over].map((e) => e.getBoundingClientRect());
+		const { data } = plot.getContext('2d').getImageData(...[inner.left - box.left, inner.top - box.top, inner.width, inner.height].map(Math.round));
+		let n = 0;
+		for (let i = 0; i < data.length; i += 4) n += data[i] > 235 && data[i + 1] > 235 && data[i + 2] > 235 && data[i + 3] > 200;
+		return n;
+	})()`)
+	if points == 0 {
+		t.Error("the only mean is not drawn")
+	}
+}
+
 // TestCellDetail selects a congested cell and compares its details with the reader's data: facts,
 // timeline, flows and findings.
 func TestCellDetail(t *testing.T) {

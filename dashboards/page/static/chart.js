@@ -1,6 +1,13 @@
 import * as Color from "./color.js";
 import * as Format from "./format.js";
 
+// alone returns the points to draw of a series of uPlot: those that no line joins to another one, unless all are drawn.
+function alone(plot, series, all) {
+  const values = plot.data[series];
+  const none = (i) => (values[i] ?? null) === null;
+  return all ? null : [...values.keys()].filter((i) => !none(i) && none(i - 1) && none(i + 1));
+}
+
 // The timeline of one cell: its mean between minimum and maximum, the heavy share with its
 // thresholds, and below them the color of each window's mode.
 export class Chart {
@@ -53,7 +60,7 @@ export class Chart {
         { label: "time", value: (_, v) => (v === null ? "" : clock(v)) },
         { label: "least", stroke: "transparent", points: { show: false }, value },
         { label: "most", stroke: "transparent", points: { show: false }, value },
-        { label: "mean", stroke: line, width: 2, value },
+        { label: "mean", stroke: line, width: 2, value, points: { filter: alone } },
         { label: "heavy", scale: "share", stroke: accent, width: 1, fill: `color-mix(in srgb, ${accent} 30%, transparent)`,
           paths: uPlot.paths.bars({ size: [1] }), points: { show: false }, value: (_, v) => (v === null ? "\u2013" : Format.share(v)) },
       ],
