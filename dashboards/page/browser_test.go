@@ -171,7 +171,7 @@ func TestTimesOfDays(t *testing.T) {
 	}
 }
 
-// TestPageKeepsTheTime checks that choosing another signal or level keeps the window.
+// TestPageKeepsTheTime checks that choosing another signal, level or length of windows keeps the time.
 func TestPageKeepsTheTime(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, querytest.Fabric(8, 20)), "dark")
 	v.SetWindow(2)
@@ -184,6 +184,11 @@ func TestPageKeepsTheTime(t *testing.T) {
 		t.Errorf("another signal moved the time to window %v, want 2", got)
 	}
 	v.Screenshot("stage")
+	pagetest.Evaluate[chromedp.Void](v, "document.getElementById('step').value = '10s', document.getElementById('step').dispatchEvent(new Event('change'))")
+	v.Wait("document.getElementById('scrubber').max === '1'")
+	if got := pagetest.Evaluate[float64](v, "csigscope.current().window"); got != 0 {
+		t.Errorf("windows of 10 s moved the time to window %v, want 0, which contains it", got)
+	}
 }
 
 // TestEmptyStore checks that a page without data says so.

@@ -61,7 +61,7 @@ export function open(bundle) {
     view.signal = bundle.data.length ? bundle.signals[bundle.data[0].signal].name : "";
   }
   view.level = model.level;
-  if (moment !== null) view.window = last ? model.windows.length - 1 : model.windows.indexOf(moment);
+  if (moment !== null) view.window = last ? model.windows.length - 1 : model.windowAt(moment);
   view.highlight = view.level === level ? model.locationNamed(highlighted) : -1;
   view.chosen = chosen && model.cellNamed(...chosen);
   view.selection = null;
