@@ -148,12 +148,10 @@ func TestNamesFromRightToLeft(t *testing.T) {
 
 // TestTimesOfDays checks that times have a date if the range is longer than a day.
 func TestTimesOfDays(t *testing.T) {
-	v := pagetest.Visit(t, serve(t, querytest.Fabric(4, 10))+"#utc=1&from=2026-01-19T00:00:00Z&to=2026-01-22T00:00:00Z&src=rack1&dst=rack2", "dark")
-	v.Wait("csigscope.current().series")
+	v := pagetest.Visit(t, serve(t, querytest.Fabric(4, 10))+"#utc=1&from=2026-01-19T00:00:00Z&to=2026-01-22T00:00:00Z", "dark")
 	v.Import("App", "app.js")
-	pagetest.Evaluate[chromedp.Void](v, "document.getElementById('timeline').scrollIntoView()")
-	at := pagetest.Evaluate[[]float64](v, "(({right, top}) => [right - 12, top + 5])(document.getElementById('timeline').getBoundingClientRect())")
-	v.Do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at[0], at[1]))
+	v.Do(chromedp.Focus(chromedp.CSS("#timeline")))
+	v.Press(kb.End)
 	v.Wait("!document.getElementById('tip').hidden")
 	if got := pagetest.Evaluate[string](v, "document.querySelector('#tip strong').textContent"); !strings.Contains(got, " 2026-01-21 ") {
 		t.Errorf("at the end of three days the tooltip is titled %q", got)
