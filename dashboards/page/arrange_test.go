@@ -121,7 +121,7 @@ func TestVerdict(t *testing.T) {
 	if len(lines) == 0 || !strings.Contains(lines[0], "of heavy observations") {
 		t.Fatalf("the verdict has the lines %q", lines)
 	}
-	if notes := pagetest.Evaluate[string](v, "document.getElementById('verdict-notes').textContent"); !strings.Contains(notes, " more places had heavy observations, but too few to be congested") {
+	if notes := pagetest.Evaluate[string](v, "document.getElementById('verdict-notes').textContent"); !strings.Contains(notes, " more places had heavy observations, but too few to count as congested") {
 		t.Errorf("the verdict has the notes %q, want the further places", notes)
 	}
 	v.Click("#verdict-list li:nth-child(1) button")
