@@ -81,6 +81,9 @@ func (p *Pipeline) reload(ctx context.Context, running *sync.WaitGroup, r *reloa
 	err = errors.Join(err, closeCuts(leaving))
 	if err == nil {
 		err = p.startAll(ctx, running, begin, leaving)
+		if err == nil && len(begin) > 0 {
+			err = p.barrier(ctx) // so that rings leave marks and names even if they end early, like the first round of serve
+		}
 	} else {
 		err = errors.Join(err, closeSources(begin))
 	}

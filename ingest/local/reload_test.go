@@ -240,6 +240,31 @@ func TestReplacedTap(t *testing.T) {
 	}
 }
 
+// TestReloadLeavesMarks: when a reload is done, its rings have marks, for the gaps after a kill and for the names of runs that
+// end with the next reload.
+func TestReloadLeavesMarks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, j := new(cable), newJournal(t)
+		p, err := local.New(config(j), tapsPlan(t, ringsOf(c.rings(1, 0))...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := contextWithStop(t)
+		wait := start(ctx, t, p)
+		time.Sleep(10 * time.Millisecond)
+		if err := p.Reload(ctx, tapsPlan(t, tapOf("b", 0, c.rings(1, 0)[0])), nil); err != nil {
+			t.Fatal(err)
+		}
+		if m := j.marks(); len(m) != 1 || m[0].Name != "b" {
+			t.Errorf("marks after the reload: %+v", m)
+		}
+		stop()
+		if err := wait(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // TestReplacedLate: a ring that hangs while it is replaced, by one reload or by two, hands over its frames later. Each packet
 // counts once, and the counters of the tap never fall.
 func TestReplacedLate(t *testing.T) {

@@ -155,7 +155,7 @@ func (j *Journal) Resume(windows *window.Settings, missing func(*local.Mark, []s
 	}
 	for i := range last.Marks {
 		m := &last.Marks[i]
-		since := time.Unix(0, last.Opened) // of a ring without frames
+		since := time.Unix(0, max(last.Opened, int64(m.Source.Incarnation))) // of a ring without frames, which may have begun at a reload
 		if m.At > 0 {
 			since = time.Unix(0, m.At)
 		}

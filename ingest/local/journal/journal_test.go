@@ -66,6 +66,7 @@ func TestResume(t *testing.T) {
 		{Name: "leaf", Source: block.Source, At: opened.Add(time.Minute).UnixNano(), Behind: time.Second},
 		{Name: "quiet", Source: aggregate.Source{Producer: 2, Incarnation: 2, Epoch: 3}},
 		{Name: "ended", Source: aggregate.Source{Producer: 3, Incarnation: 2, Epoch: 3}, At: opened.Add(time.Second).UnixNano(), Closed: true},
+		{Name: "reloaded", Source: aggregate.Source{Producer: 4, Incarnation: uint64(opened.Add(time.Hour / 2).UnixNano()), Epoch: 3}},
 	}
 	if err := j.Commit(t.Context(), marks); err != nil {
 		t.Fatal(err)
@@ -107,7 +108,7 @@ func TestResume(t *testing.T) {
 	if err != nil || !slices.Equal(got, marks) {
 		t.Errorf("marks %+v, %v", got, err)
 	}
-	if !from[1].Equal(opened.Add(time.Minute)) || !from[2].Equal(opened) || !from[3].Equal(opened.Add(time.Second)) || open[1] != 2 || open[2]+open[3] != 0 {
+	if !from[1].Equal(opened.Add(time.Minute)) || !from[2].Equal(opened) || !from[3].Equal(opened.Add(time.Second)) || !from[4].Equal(opened.Add(time.Hour/2)) || open[1] != 2 || len(open) > 1 {
 		t.Errorf("missing from %v, open windows %v", from, open)
 	}
 	refused := errors.New("the store is away")
