@@ -157,7 +157,36 @@ func (m *merger) merge(docs []*document) {
 		}
 	}
 	m.dropOverruled()
+	for _, d := range slices.Clone(m.devices) {
+		m.divideHost(d)
+	}
 	m.rankByLinks()
+}
+
+// divideHost makes a host of each card with an address of its own, if they face several switches: the
+// address is behind one of these alone. A loopback address is behind all.
+func (m *merger) divideHost(h *device) {
+	faced := map[*device]bool{}
+	var cards []*iface
+	for _, i := range h.ports {
+		p := i.faces()
+		if p == nil || p.kind != switchKind || i.far == nil || i.far.peer != h {
+			continue
+		}
+		if len(i.addresses) > 0 || slices.ContainsFunc(i.far.addresses, isPointToPoint) {
+			faced[p] = true
+			cards = append(cards, i)
+		}
+	}
+	if h.kind != hostKind || len(faced) < 2 || slices.ContainsFunc(h.stated, func(n node) bool { return len(n.addresses) > 0 }) {
+		return
+	}
+	for _, i := range cards {
+		d := m.newDevice(cleanNode(h.name + "-" + i.name))
+		d.kind, d.ports = hostKind, []*iface{i}
+		i.device, i.far.peer = d, d
+	}
+	h.ports = slices.DeleteFunc(h.ports, func(i *iface) bool { return i.device != h })
 }
 
 // nameDevices finds the names that mean one device: equal ones except for case, and a name without

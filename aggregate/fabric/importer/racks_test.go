@@ -42,6 +42,12 @@ func TestRacks(t *testing.T) {
 			hosts:  []string{"n1 [10.1.1.1]", "n2 [10.1.1.3 fc00::2]"},
 		},
 		{
+			name:   "a host has a link of its own to each of two switches",
+			files:  []File{leaf(1, "n1|eth2", `"INTERFACE": {"Ethernet4|10.1.1.0/31": {}}`), leaf(2, "n1|eth3", `"INTERFACE": {"Ethernet4|10.1.2.0/31": {}}`)},
+			groups: []string{"leaf1 [10.1.1.0/31]", "leaf2 [10.1.2.0/31]"},
+			hosts:  []string{"n1-eth2 [10.1.1.1]", "n1-eth3 [10.1.2.1]"},
+		},
+		{
 			name: "a prefix is stretched over all switches",
 			files: []File{
 				leaf(1, "n1|eth2", vlan("10.0.0.1/16", "Ethernet4")+`, "MUX_CABLE": {"Ethernet4": {"server_ipv4": "10.0.0.11/32"}}`),
@@ -76,9 +82,33 @@ func TestRacks(t *testing.T) {
 			groups: []string{"leaf1 [10.0.1.0/24]"},
 			hosts:  []string{"n1 [10.0.1.11]"},
 		},
+		{
+			name: "each card of a host has an address behind another switch",
+			files: []File{{Name: "rails.clab.yml", Data: []byte(`
+topology:
+  nodes:
+    rail1: {kind: nokia_srlinux}
+    rail2: {kind: nokia_srlinux}
+    rail3: {kind: nokia_srlinux}
+    spine1: {kind: nokia_srlinux}
+    gpu1: {kind: linux, exec: [ip addr add 10.1.0.11/24 dev eth1, ip addr add 10.2.0.11/24 dev eth2, ip addr add 10.3.0.11/24 dev eth3]}
+    edge1: {kind: linux, group: server, exec: [ip addr add 10.9.0.1/32 dev lo, ip addr add 10.1.0.12/24 dev eth1, ip addr add 10.2.0.12/24 dev eth2]}
+  links:
+  - endpoints: ["gpu1:eth1", "rail1:e1-1"]
+  - endpoints: ["gpu1:eth2", "rail2:e1-1"]
+  - endpoints: ["gpu1:eth3", "rail3:e1-1"]
+  - endpoints: ["edge1:eth1", "rail1:e1-2"]
+  - endpoints: ["edge1:eth2", "rail2:e1-2"]
+  - endpoints: ["rail1:e1-49", "spine1:e1-1"]
+  - endpoints: ["rail2:e1-49", "spine1:e1-2"]
+  - endpoints: ["rail3:e1-49", "spine1:e1-3"]
+`)}},
+			groups: []string{"rail1+rail2 [10.1.0.0/24 10.2.0.0/24 10.9.0.1/32]", "rail3 [10.3.0.0/24]"},
+			hosts:  []string{"edge1 [10.1.0.12 10.2.0.12 10.9.0.1]", "gpu1-eth1 [10.1.0.11]", "gpu1-eth2 [10.2.0.11]", "gpu1-eth3 [10.3.0.11]"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r, err := Import(c.files, Options{})
+			r, err := Import(c.files, Options{Speed: 100e6})
 			if err != nil {
 				t.Fatal(err)
 			}
