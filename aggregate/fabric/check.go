@@ -416,6 +416,7 @@ func (b *builder) checkLinks() {
 // vocabulary is the set of values that one locator layout can express.
 type vocabulary struct {
 	name         string // "the locator of wide/uec050"
+	locator      *csig.Locator
 	has          [csig.FieldOpaque + 1]bool
 	stages       map[string]bool
 	orientations map[string]bool
@@ -445,8 +446,9 @@ func vocabularies(d *csig.Domain) []vocabulary {
 
 func newVocabulary(loc *csig.Locator, l csig.Layout) vocabulary {
 	v := vocabulary{
-		name:   fmt.Sprintf("the locator of %s", l),
-		stages: map[string]bool{}, orientations: map[string]bool{}, capacities: map[uint64]bool{},
+		name:    fmt.Sprintf("the locator of %s", l),
+		locator: loc,
+		stages:  map[string]bool{}, orientations: map[string]bool{}, capacities: map[uint64]bool{},
 	}
 	for lm := range 1 << l.LMBits() {
 		a, ok := loc.Decode(uint16(lm))

@@ -22,6 +22,7 @@ func (f *Fabric) Review() (missing, suspicious []string) {
 		r.missing = append(r.missing, "csig: locators: without a locator layout, locations are raw values of locator metadata")
 	}
 	r.ids(words)
+	r.zero(words)
 	r.ends()
 	r.warnings = slices.Clone(f.topo.warnings)
 	r.links()
@@ -56,6 +57,29 @@ func (r *review) ids(words []vocabulary) {
 	}
 	note(csig.FieldPort, ports, "these ports")
 	note(csig.FieldDevice, devices, "ports of these devices")
+}
+
+// zero finds the ports that write locator 0, if the layout does not say that it names a port.
+func (r *review) zero(words []vocabulary) {
+	for i := range words {
+		v := &words[i]
+		if _, named := v.locator.Decode(0); named || v.has[csig.FieldTTL] {
+			continue
+		}
+		fields := fieldsOf(func(f csig.Field) bool { return v.has[f] })
+		var ports []string
+		for i := range r.t.ports {
+			k, ok := r.t.expressible(fields, int32(i))
+			lm, err := v.locator.Encode(csig.Attributes{Stage: k.stage, Orientation: k.orientation, Capacity: k.capacity, Port: k.port, Device: k.device})
+			if ok && err == nil && lm == 0 {
+				ports = append(ports, r.t.ports[i].name)
+			}
+		}
+		if len(ports) > 0 {
+			r.missing = append(r.missing, fmt.Sprintf("zero_is_location of %s, which is 0 for %s: without it, 0 is the value that hosts send, so the locations of tags that name these ports are unknown", v.name, some(ports)))
+			return
+		}
+	}
 }
 
 // ends finds racks, hosts and ports whose far side is not in the file.
