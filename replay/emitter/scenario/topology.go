@@ -84,7 +84,7 @@ func NewTopology(s *Scenario) (*Topology, error) {
 	var err error
 	switch {
 	case s.FabricFile != "":
-		err = t.fromFile(s.FabricFile)
+		err = t.fromFile(s)
 	case len(s.Pods) > 0:
 		t.threeStages(s)
 	default:
@@ -461,7 +461,8 @@ func (t *Topology) neighbours(stage string) [][]int32 {
 // fromFile takes devices, ports, hosts and groups from a fabric file in the form of the other
 // commands. Its csig section supplies the layout of the locator "file"; all other tag settings are
 // the scenario's.
-func (t *Topology) fromFile(path string) error {
+func (t *Topology) fromFile(s *Scenario) error {
+	path := s.FabricFile
 	spec, err := fabric.Load(path)
 	if err != nil {
 		return err
@@ -482,7 +483,7 @@ func (t *Topology) fromFile(path string) error {
 	if len(t.Ports) == 0 {
 		return fmt.Errorf("load fabric %s: no device has a port: nothing can be simulated", path)
 	}
-	t.numberPorts()
+	t.numberPorts(s.Locator == "port" || s.hasField("port_id") && !s.hasField("device_id"))
 	for i := range spec.Hosts {
 		if err := t.hostFrom(&spec.Hosts[i]); err != nil {
 			return fmt.Errorf("load fabric %s: %w", path, err)
@@ -498,15 +499,19 @@ func (t *Topology) fromFile(path string) error {
 	return nil
 }
 
-// numberPorts numbers ports and devices if the file has no such numbers at all.
-func (t *Topology) numberPorts() {
-	ports, devices := false, false
+// numberPorts numbers ports and devices if the file has no such numbers at all, and ports also if
+// they have to be unique and the file's are not.
+func (t *Topology) numberPorts(unique bool) {
+	ports, devices := map[uint32]bool{}, false
 	for i := range t.Ports {
-		ports = ports || t.Ports[i].ID != 0
+		if t.Ports[i].ID != 0 {
+			ports[t.Ports[i].ID] = true
+		}
 		devices = devices || t.Ports[i].DeviceID != 0
 	}
+	renumber := len(ports) == 0 || unique && len(ports) < len(t.Ports)
 	for i := range t.Ports {
-		if !ports {
+		if renumber {
 			t.Ports[i].ID = uint32(i + 1)
 		}
 		if !devices {

@@ -330,3 +330,31 @@ func TestDescribe(t *testing.T) {
 		t.Errorf("description is\n%s\nwant\n%s", out.String(), want)
 	}
 }
+
+// TestPortNumbersOfAFile: a locator that holds only the number of a port needs numbers that are unique,
+// which those of a fabric file may not be.
+func TestPortNumbersOfAFile(t *testing.T) {
+	const locator = "csig:\n  locators:\n  - {format: wide, profile: uec050, fields: [{field: device_id, bits: 7}, {field: port_id, bits: 8}]}\n"
+	const text = "version: 1\n" + locator + `devices:
+- {name: leaf1, stage: leaf, id: 1, ports: [{name: up1, id: 1, orientation: up, peer: leaf2, speed: 1Gbps}, {name: down1, id: 2, orientation: down, peer: h1, speed: 1Gbps}]}
+- {name: leaf2, stage: leaf, id: 2, ports: [{name: up1, id: 1, orientation: up, peer: leaf1, speed: 1Gbps}, {name: down1, orientation: down, peer: h2, speed: 1Gbps}]}
+hosts:
+- {name: h1, addresses: [10.0.1.1]}
+- {name: h2, addresses: [10.0.2.1]}
+`
+	path := filepath.Join(t.TempDir(), FabricFile)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[string][]uint32{"port": {1, 2, 3, 4}, "file": {1, 2, 1, 0}} {
+		s := Scenario{FabricFile: path, Locator: kind}.WithDefaults()
+		resolver(t, s)
+		var ids []uint32
+		for _, p := range topologyOf(t, &s).Ports {
+			ids = append(ids, p.ID)
+		}
+		if !slices.Equal(ids, want) {
+			t.Errorf("locator %s: ports %v, expected %v", kind, ids, want)
+		}
+	}
+}
