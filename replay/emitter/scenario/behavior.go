@@ -157,6 +157,8 @@ func (b *Behavior) check(s *Scenario) error {
 		return fmt.Errorf("shift %d: expected a number of codes other than 0, in misbucketed only", b.Shift)
 	case b.LM != nil && (b.Kind != WrongLM && b.Kind != Forge || int(*b.LM) >= 1<<s.Layout.LMBits()):
 		return fmt.Errorf("lm %d: expected at most %d bits, in wrong-lm and forge", *b.LM, s.Layout.LMBits())
+	case b.Kind == SetTrim && s.Layout.Profile != csig.UEC050:
+		return fmt.Errorf("tags of %s have no D bit: expected the profile uec050", s.Layout)
 	case b.Kind == Limited && len(b.Signals) == 0:
 		return fmt.Errorf("signals: is missing: name the signals that limited supports")
 	}

@@ -227,6 +227,11 @@ func TestBehaviorErrors(t *testing.T) {
 	if _, err := Run(t.Context(), many, t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "expected at most 1024") {
 		t.Errorf("%d faults: %v", len(many.Faults), err)
 	}
+	withoutD := tiny().WithLayout(compactIETF)
+	withoutD.Faults = []scenario.Behavior{{Match: "leaf1", Kind: scenario.SetTrim}}
+	if _, err := Run(t.Context(), withoutD, t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "compact/ietf01 have no D bit") {
+		t.Errorf("D without a bit: %v", err)
+	}
 	tests := []struct {
 		name           string
 		device, faulty scenario.Behavior
