@@ -219,14 +219,14 @@ func (m *merger) rankByLinks() {
 		m.rankByDistance(open, next)
 		return
 	}
+	stageAt[heights[0]-10] = "leaf"
+	if m.rankLowest(open, next, heights[0], stageAt) {
+		heights = slices.Insert(heights, 0, heights[0]-10)
+	}
 	for range 4 { // each round places switches that face one of the previous round
 		for _, d := range open {
-			if h, ok := heightAmong(d, next[d], heights); ok && !d.ranked {
-				d.height, d.stage = h, stageAt[h]
-				if d.stage == "" && h < heights[0] {
-					d.stage = "leaf"
-				}
-				d.stage = cmp.Or(d.stage, "agg")
+			if h, ok := heightAmong(d, next[d], heights); ok {
+				d.height, d.stage = h, cmp.Or(stageAt[h], "agg")
 			}
 		}
 		for _, d := range open {
@@ -235,15 +235,32 @@ func (m *merger) rankByLinks() {
 	}
 }
 
+// rankLowest places the open switches that face hosts: at the lowest height, or below it if that
+// faces no hosts and they face nothing higher. It reports whether one is below.
+func (m *merger) rankLowest(open []*device, next map[*device][]*device, lowest int, stageAt map[int]string) (below bool) {
+	facesHost := func(d *device) bool {
+		return slices.ContainsFunc(next[d], func(n *device) bool { return n.kind == hostKind })
+	}
+	serves := slices.ContainsFunc(m.devices, func(d *device) bool { return d.ranked && d.height == lowest && facesHost(d) })
+	for _, d := range open {
+		if !facesHost(d) {
+			continue
+		}
+		d.height = lowest
+		if !serves && !slices.ContainsFunc(next[d], func(n *device) bool { return n.ranked && n.height > lowest }) {
+			d.height -= 10
+			below = true
+		}
+		d.stage, d.ranked = stageAt[d.height], true
+	}
+	return below
+}
+
 // heightAmong returns the height of a switch whose neighbors' heights are known.
 func heightAmong(d *device, neighbours []*device, heights []int) (h int, ok bool) {
-	lowest := heights[0]
 	var around []int
 	for _, n := range neighbours {
-		switch {
-		case n.kind == hostKind:
-			return lowest, true
-		case n.kind == switchKind && n.ranked:
+		if n.kind == switchKind && n.ranked {
 			around = append(around, slices.Index(heights, n.height))
 		}
 	}

@@ -51,3 +51,44 @@ func TestStages(t *testing.T) {
 		}
 	}
 }
+
+// TestStagesBelowNamedOnes: switches that face hosts are below the named ones, unless these face hosts
+// as well.
+func TestStagesBelowNamedOnes(t *testing.T) {
+	for _, c := range []struct{ links, want string }{
+		{"h1:a h2:b a:spine1 b:spine1 a:spine2 b:spine2", "a=leaf b=leaf spine1=spine spine2=spine"},
+		{"h1:a h2:b a:c b:d c:spine1 d:spine1", "a=leaf b=leaf c=agg d=agg spine1=spine"},
+		{"h1:a h2:b a:agg1 b:agg2 agg1:spine1 agg2:spine1", "a=leaf b=leaf agg1=agg agg2=agg spine1=spine"},
+		{"h1:a h2:spine1 a:spine1", "a=spine spine1=spine"},
+		{"leaf1:spine1 h1:a a:spine1", "a=leaf leaf1=leaf spine1=spine"},
+	} {
+		text := "topology:\n  nodes:\n"
+		links := "  links:\n"
+		seen := map[string]int{}
+		for link := range strings.FieldsSeq(c.links) {
+			var ends []string
+			for name := range strings.SplitSeq(link, ":") {
+				if seen[name]++; seen[name] == 1 {
+					kind := "nokia_srlinux"
+					if name[0] == 'h' {
+						kind = "linux"
+					}
+					text += fmt.Sprintf("    %s: {kind: %s}\n", name, kind)
+				}
+				ends = append(ends, fmt.Sprintf("%s:eth%d", name, seen[name]))
+			}
+			links += fmt.Sprintf("  - endpoints: [%q, %q]\n", ends[0], ends[1])
+		}
+		r, err := Import([]File{{Name: "x.clab.yml", Data: []byte(text + links)}}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, d := range r.Spec.Devices {
+			got = append(got, d.Name+"="+d.Stage)
+		}
+		if s := strings.Join(got, " "); s != c.want {
+			t.Errorf("%s: %s, expected %s", c.links, s, c.want)
+		}
+	}
+}
