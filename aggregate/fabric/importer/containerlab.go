@@ -77,8 +77,16 @@ func (f *clabFile) node(name string) node {
 	c := f.Topology.Nodes[name]
 	group := f.Topology.Groups[c.Group]
 	kind := cmp.Or(c.Kind, group.Kind, f.Topology.Defaults.Kind)
-	n := node{name: name, role: c.Group, kind: clabKind(kind), positional: strings.HasPrefix(kind, "sonic-")}
-	n.role = cmp.Or(n.role, c.Labels["role"], c.Labels["graph-group"])
+	n := node{name: name, kind: clabKind(kind), positional: strings.HasPrefix(kind, "sonic-")}
+	roles := []string{c.Group}
+	for _, from := range []clabNode{c, group, f.Topology.Kinds[kind], f.Topology.Defaults} {
+		roles = append(roles, from.Labels["role"], from.Labels["graph-group"])
+	}
+	for _, role := range roles {
+		if _, _, known := roleOfText(role); n.role == "" && known != unknownKind {
+			n.role = role
+		}
+	}
 	commands := slices.Concat(f.Topology.Defaults.Exec, f.Topology.Kinds[kind].Exec, group.Exec, c.Exec)
 	for _, command := range commands {
 		addClabAddresses(&n, command)

@@ -92,3 +92,31 @@ func TestStagesBelowNamedOnes(t *testing.T) {
 		}
 	}
 }
+
+// TestInheritedRoles: containerlab gives nodes the labels of their group and kind.
+func TestInheritedRoles(t *testing.T) {
+	const text = `topology:
+  kinds:
+    arista_ceos: {labels: {role: leaf}}
+  groups:
+    top: {kind: nokia_srlinux, labels: {role: spine}}
+  nodes:
+    a: {kind: arista_ceos}
+    b: {group: top}
+    c: {group: top, labels: {graph-group: core}}
+  links:
+  - endpoints: ["a:eth1", "b:e1-1"]
+  - endpoints: ["b:e1-2", "c:e1-1"]
+`
+	r, err := Import([]File{{Name: "x.clab.yml", Data: []byte(text)}}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, d := range r.Spec.Devices {
+		got = append(got, d.Name+"="+d.Stage)
+	}
+	if s := strings.Join(got, " "); s != "a=leaf b=spine c=core" {
+		t.Errorf("stages are %s", s)
+	}
+}
