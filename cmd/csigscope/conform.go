@@ -140,8 +140,7 @@ func (f *conformFlags) run(cmd *cobra.Command, args []string) error {
 	}
 }
 
-// deviceIn returns the name that the device has in the fabric file: the one of --device, or that of a capture. It is
-// empty if neither is there.
+// deviceIn returns the device's name in the fabric file, from --device or a capture; empty if the file has neither.
 func (f *conformFlags) deviceIn(n *fabric.Fabric, after []replay.PortCapture) string {
 	names := []string{f.device}
 	for _, a := range after {
