@@ -96,7 +96,7 @@ func (d *delivery) trim(atMost int64) {
 }
 
 // verifySegment verifies one segment. If the server cannot answer, that is done later.
-func (d *delivery) verifySegment(ctx context.Context, s outbox.Segment) bool {
+func (d *delivery) verifySegment(ctx context.Context, s outbox.Part) bool {
 	missing, err := d.missing(ctx, s)
 	if err == nil && len(missing) > 0 {
 		d.logger.Warn("the server lost rows that it had taken: sending them again", slog.Int("batches", len(missing)))
@@ -109,7 +109,7 @@ func (d *delivery) verifySegment(ctx context.Context, s outbox.Segment) bool {
 }
 
 // missing returns the sequence numbers of the segment's batches that the server lacks.
-func (d *delivery) missing(ctx context.Context, s outbox.Segment) (map[uint64]bool, error) {
+func (d *delivery) missing(ctx context.Context, s outbox.Part) (map[uint64]bool, error) {
 	r, err := d.log.Read(s)
 	if err != nil {
 		return nil, err
@@ -181,7 +181,7 @@ func (d *delivery) missing(ctx context.Context, s outbox.Segment) (map[uint64]bo
 
 // resend sends batches of a segment once more, without their tokens: a server may remember a
 // token whose rows it has lost.
-func (d *delivery) resend(ctx context.Context, s outbox.Segment, batches map[uint64]bool) error {
+func (d *delivery) resend(ctx context.Context, s outbox.Part, batches map[uint64]bool) error {
 	r, err := d.log.Read(s)
 	if err != nil {
 		return err
@@ -229,7 +229,7 @@ func (d *delivery) resend(ctx context.Context, s outbox.Segment, batches map[uin
 }
 
 // repeat sends the records of a segment once more. They replace themselves.
-func (d *delivery) repeat(ctx context.Context, s outbox.Segment) error {
+func (d *delivery) repeat(ctx context.Context, s outbox.Part) error {
 	r, err := d.log.Read(s)
 	if err != nil {
 		return err

@@ -162,7 +162,7 @@ func (d *delivery) makeRoom(class int) bool {
 
 // drop gives up the rows of a segment. It writes the gap first: rows are never lost silently, not
 // even in a crash between the two. On a full disk the gap takes the place of the dropped rows.
-func (d *delivery) drop(s outbox.Segment, reason outbox.Reason) bool {
+func (d *delivery) drop(s outbox.Part, reason outbox.Reason) bool {
 	c, err := d.contents(s)
 	if err != nil {
 		d.logger.Error("cannot read rows of the outbox before they are dropped: their gap may be incomplete", slog.String("error", err.Error()))
@@ -196,7 +196,7 @@ type contents struct {
 	last   uint64
 }
 
-func (d *delivery) contents(s outbox.Segment) (c contents, err error) {
+func (d *delivery) contents(s outbox.Part) (c contents, err error) {
 	r, err := d.log.Read(s)
 	if err != nil {
 		return c, err

@@ -32,8 +32,7 @@ func (s *Shard) Reset(source aggregate.Source, seqBase uint64) error {
 	s.forgetStarts()
 	s.compactAt = min(s.cfg.MaxSeries, minCompactAt)
 	s.series.nextLife()
-	// Leftovers are bounded: a life holds its own budget of series and at most half a budget of
-	// older ones.
+	// Leftovers share the budget of series with this life, and begin with at most half of it.
 	if len(s.series.list) > s.cfg.MaxSeries/2 {
 		s.forgetSeries()
 	}

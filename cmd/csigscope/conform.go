@@ -49,10 +49,12 @@ conform recognizes packets by fields that no device may change, not by clocks: a
 ports, identification and content. It matches packets that look alike in their order. If some
 of them are missing and their tags differ, it counts them as ambiguous and does not judge them.
 Captures may be pcap or pcapng, plain or compressed; a folder stands for the captures in it, and
-several interfaces in one pcapng file are several ports. conform does not look into mirror sessions.
+several interfaces in one pcapng file are several ports, named FILE:INTERFACE, or leaf3:INTERFACE if
+leaf3=FILE is given. conform does not look into mirror sessions.
 With --fabric, and ports named as in that file (leaf3:up1), conform knows the locator metadata of
-each port. In one capture of several ports it then also knows the port by which each packet leaves.
-Without --fabric it takes the most frequent locator of a capture for the locator of its port.
+each port. Of a capture with the name of a device, it only checks that some port of the device on the
+packet's path has the locator: capture each port for itself to test more. Without --fabric it takes
+the locator that most changed tags of a capture got for the locator of its port.
 
 With --metrics, a CSV of the device's own counters with the header
 "time,port,signal,value", conform judges values as well. A time is RFC 3339 or Unix time in

@@ -443,7 +443,7 @@ of each window: when it ends, when it becomes final, and when late packets chang
 prints the events of the API. After a connection breaks, watch connects again and resumes. If
 revisions are missing between, it says so on standard error and prints all cells again. The column
 final is true once only late packets may change the window (collect.lateness of the configuration);
-durable is true if the window was already on disk when it was printed.
+durable is true if the window was already on disk when its revision was made.
 
 --resolution follows windows below 1 s, if windows.resolutions of the collector's configuration has
 that length. They hold only cells with heavy observations, with the states that windows of

@@ -122,7 +122,7 @@ was none, query and schema verify show the stored part and call it incomplete.
 
 replay counts its findings in the summary and stores them (csigscope query findings): packets
 that by themselves violate the protocol or the configuration, and ports that are stuck from window to
-window. csigscope report looks for more kinds, such as wrong locators.
+window. csigscope report looks for more kinds, such as flows that lose their tags.
 The section findings of the configuration names the permitted senders of tags.
 
 With --scenario or --scenario-file, a scenario of emit is simulated and replayed at once,

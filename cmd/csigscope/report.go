@@ -57,7 +57,8 @@ func newReportCommand() *cobra.Command {
 both matrices of every signal, bottlenecks over time, the worst cells with their paths and
 candidates, the heaviest flows, distributions of values, repeating patterns, missing data of each
 tap and cell, protocol faults (the findings, with the packets to open in Wireshark), and open
-questions. The HTML is one file without scripts that can be sent along with a ticket.
+questions. The HTML is one file without scripts that can be sent along with a ticket. Markdown leaves
+out matrices, bottlenecks over time, distributions and candidates.
 
 No store is needed. report divides time into steps of 1ms. If captures have more than --max-steps
 of them, steps are longer, and report looks for faster patterns in parts of the time, in steps of

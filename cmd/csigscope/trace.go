@@ -25,9 +25,10 @@ type traceFlags struct {
 func newTraceCommand() *cobra.Command {
 	f := &traceFlags{}
 	cmd := &cobra.Command{
-		Use:   "trace TAP TAP...",
+		Use:   "trace FILE FILE...",
 		Short: "Follow packets from tap to tap: clocks, delays, and where tags took their values",
-		Long: `trace compares captures of different taps, pair by pair. It recognizes packets by fields that no
+		Long: `trace compares captures of different taps, pair by pair; each FILE, or folder of captures, is one
+tap. It recognizes packets by fields that no
 device may change, and the order of taps on their path by the TTL. For each two taps that saw the
 same packets it prints the offset and the drift of their clocks with bounds, the delay of packets,
 and the ports that wrote another value or locator into tags on the way. Offset and drift are positive if the clock of the second
@@ -65,7 +66,7 @@ reading resumes as in replay, and the exit code is 1.`,
 	flags := cmd.Flags()
 	f.network.add(flags)
 	flags.DurationVar(&f.off, "timestamp-error", 0, "maximum error of a tap's timestamps")
-	flags.IntVar(&f.packets, "packets", 1<<20, "maximum number of packets of each tap to compare")
+	flags.IntVar(&f.packets, "packets", 1<<20, "maximum number of packets of each tap to compare; of more, trace compares and counts a sample")
 	f.out.add(cmd, "table", "json")
 	return cmd
 }

@@ -182,7 +182,7 @@ func (c *Client) appendExporter(body []byte) []byte {
 	return protowire.AppendString(protowire.AppendTag(body, fieldExporter, protowire.BytesType), c.cfg.Exporter)
 }
 
-func (c *Client) readSegment(batch *pushBatch, segment outbox.Segment, single bool) error {
+func (c *Client) readSegment(batch *pushBatch, segment outbox.Part, single bool) error {
 	r, err := c.log.Read(segment)
 	if err != nil {
 		return err

@@ -22,8 +22,8 @@ const saveInterval = time.Second
 // after a crash; their bytes are those given here. A segment whose write or sync failed is never written to again;
 // the group goes to a new one.
 //
-// At the bound Append deletes acknowledged records, oldest first, before it fails with ErrFull.
-// It is safe for concurrent use. It keeps no reference to the records.
+// At the bound Append rewrites segments without their acknowledged records where that frees a third or
+// more, oldest first, before it fails with ErrFull. It is safe for concurrent use. It keeps no reference to the records.
 func (l *Log) Append(records ...Record) error {
 	if len(records) == 0 {
 		return nil

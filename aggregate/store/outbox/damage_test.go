@@ -258,7 +258,7 @@ func TestClockBetweenProcesses(t *testing.T) {
 		}
 		h.send(l, 100)
 		list = l.Acked()
-		if !slices.IsSortedFunc(list, func(a, b Segment) int { return cmp.Compare(a.number, b.number) }) {
+		if !slices.IsSortedFunc(list, func(a, b Part) int { return cmp.Compare(a.number, b.number) }) {
 			t.Errorf("segments %v, want them in order", list)
 		}
 	}
@@ -336,7 +336,7 @@ func TestTornIsNotReadAgain(t *testing.T) {
 	file.data = file.data[:len(file.data)-10]
 
 	l = h.mustOpen(fsys)
-	read := func(s Segment) (seqs []uint64) {
+	read := func(s Part) (seqs []uint64) {
 		r, err := l.Read(s)
 		if err != nil {
 			t.Fatal(err)

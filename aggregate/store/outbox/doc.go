@@ -8,8 +8,8 @@
 // own, so that a class that cannot be sent holds up no other. Append writes a group of records
 // with one sync, and returns when they are on disk; after a crash a group is complete or absent.
 // Next returns the oldest unacknowledged record of a class, verified again; for damaged or
-// missing records it returns their position instead: a range of numbers, with the weight and the
-// time of the records as far as the neighbors show them. No record between the first and the last
+// missing records it returns their range of numbers instead, with the weight and the time of the
+// records as far as the neighbors show them. No record between the first and the last
 // is left unaccounted.
 //
 // Acknowledged records stay on disk, for Acked and Read, until the caller releases all records of

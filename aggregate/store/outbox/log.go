@@ -13,12 +13,12 @@ import (
 
 // Errors of Append that callers tell apart.
 var (
-	// ErrFull reports that the records do not fit below MaxBytes, even after deleting
-	// acknowledged ones.
+	// ErrFull reports that the records do not fit below MaxBytes, even after rewriting every
+	// segment that would free a third or more.
 	ErrFull = errors.New("outbox is full")
 	// ErrClosed is the error after Close.
 	ErrClosed = errors.New("outbox closed")
-	// ErrTooLarge reports that a record exceeds MaxLabel, MaxPayload or MaxBytes.
+	// ErrTooLarge reports that a record exceeds MaxLabel or MaxPayload, or a group MaxBytes.
 	ErrTooLarge = errors.New("record too large for the outbox")
 )
 
@@ -123,7 +123,7 @@ type Waiting struct {
 // Lost is the sum of records that Next will never return.
 type Lost struct {
 	Records uint64
-	Weight  uint64 // of those with a readable header
+	Weight  uint64 // as far as it is known; 0 if they are Torn or Uncertain
 }
 
 // Stats is a snapshot of a log.

@@ -23,12 +23,12 @@ const (
 	// Torn records ended the log: a crash interrupted their writing, before they were confirmed.
 	// They are counted when the log is opened, and are no Entry.
 	Torn Reason = "torn"
-	// Uncertain is the position after the last record of a log whose position is lost: an unknown
+	// Uncertain is the loss after the last record of a log whose file "position" is lost: an unknown
 	// number of records may have been there.
 	Uncertain Reason = "uncertain"
 )
 
-// Entry is a record or, if Lost is set, the position of lost ones.
+// Entry is a record or, if Lost is set, a range of lost ones.
 type Entry struct {
 	Class       int
 	First, Last uint64 // sequence numbers; equal except for lost records

@@ -7,20 +7,20 @@ import (
 	"io/fs"
 )
 
-// Reader reads the records of one class in a segment, independently of Next. It skips damage, and
+// Reader reads a Part, independently of Next. It skips damage, and
 // an incomplete record at the end of the segment, which was never confirmed.
 type Reader struct {
-	log     *Log
-	segment Segment
-	class   uint8 // its ID
-	open    openSegment
-	scan    *scanner
-	offset  int64
-	at      found
+	log    *Log
+	part   Part
+	class  uint8 // its ID
+	open   openSegment
+	scan   *scanner
+	offset int64
+	at     found
 }
 
-// Read opens a segment for reading; the caller closes the reader.
-func (l *Log) Read(s Segment) (*Reader, error) {
+// Read opens a part for reading; the caller closes the reader.
+func (l *Log) Read(s Part) (*Reader, error) {
 	l.swap.RLock()
 	defer l.swap.RUnlock()
 	l.mu.Lock()
@@ -30,7 +30,7 @@ func (l *Log) Read(s Segment) (*Reader, error) {
 		whole = *at
 	}
 	l.mu.Unlock()
-	r := &Reader{log: l, segment: s, class: l.classes[s.Class].ID}
+	r := &Reader{log: l, part: s, class: l.classes[s.Class].ID}
 	err := fs.ErrNotExist
 	if at != nil {
 		r.scan, err = r.open.open(l, &whole)
@@ -52,7 +52,7 @@ func (r *Reader) Next() (Entry, error) {
 			return Entry{}, fmt.Errorf("read outbox %s: %w", r.log.o.Dir, err)
 		}
 		r.offset = f.next()
-		if f.cut || f.class != r.class || f.seq < r.segment.from || f.seq > r.segment.to {
+		if f.cut || f.class != r.class || f.seq < r.part.from || f.seq > r.part.to {
 			continue
 		}
 		r.at = f
@@ -61,7 +61,7 @@ func (r *Reader) Next() (Entry, error) {
 			return Entry{}, fmt.Errorf("read outbox %s: %w", r.log.o.Dir, err)
 		}
 		e := f.entry("", label, nil)
-		e.Class, e.class = r.segment.Class, r.class
+		e.Class, e.class = r.part.Class, r.class
 		return e, nil
 	}
 }

@@ -317,8 +317,8 @@ func (v *surveyor) finish(c *class) {
 	}
 }
 
-// removeTorn rewrites segments without unconfirmed records: their numbers are not used again, and
-// a later process could not recognize them.
+// removeTorn removes unconfirmed records from segments: behind later records, which have higher
+// numbers, the next process would take them for confirmed ones.
 func (l *Log) removeTorn(torn map[uint64]bool) {
 	for number := range torn {
 		err := l.rewrite(number, func(c *class, seq uint64) bool { return seq <= c.confirmed })

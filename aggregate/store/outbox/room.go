@@ -32,8 +32,8 @@ func (l *Log) makeRoom(size int64) bool {
 // waits reports whether a record is not acknowledged yet.
 func waits(c *class, seq uint64) bool { return seq > c.acked }
 
-// reclaimable finds the oldest segment of which a third or more is acknowledged: rewriting one
-// for less would cost more than it frees. The caller holds mu.
+// reclaimable finds the oldest segment of which a third or more is of classes whose records in it are
+// all acknowledged: rewriting one for less would cost more than it frees. The caller holds mu.
 func (l *Log) reclaimable() (number uint64, ok bool) {
 	for i := range l.segments {
 		s := &l.segments[i]
@@ -218,8 +218,8 @@ func (l *Log) create(name string, b []byte) error {
 	return nil
 }
 
-// Segment is the records of one class in a segment, for reading independently of Next.
-type Segment struct {
+// Part is a part of a segment, the records of one class, for reading independently of Next.
+type Part struct {
 	Class   int
 	Acked   bool      // all of them are acknowledged
 	AckedAt time.Time // latest possible time, if Acked; not before the log was opened
@@ -233,17 +233,17 @@ type Segment struct {
 }
 
 // Acked lists acknowledged records, ordered by the start of their segments.
-func (l *Log) Acked() []Segment {
+func (l *Log) Acked() []Part {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var list []Segment
+	var list []Part
 	for i := range l.segments {
 		for _, p := range l.segments[i].parts {
 			c := l.classes[p.class]
 			if c.acked <= p.prev || c.Latest || p.released {
 				continue
 			}
-			list = append(list, Segment{
+			list = append(list, Part{
 				Class: p.class, Acked: c.acked >= p.last, AckedAt: p.ackedAt, Earlier: p.earlier, Bytes: p.bytes,
 				from: p.prev + 1, to: min(c.acked, p.last), number: l.segments[i].number,
 			})
@@ -252,9 +252,9 @@ func (l *Log) Acked() []Segment {
 	return list
 }
 
-// Release marks the records of an acknowledged Segment as no longer needed. Their room is freed
+// Release marks the records of an acknowledged Part as no longer needed. Their room is freed
 // once all records of the same segment file are.
-func (l *Log) Release(s Segment) error {
+func (l *Log) Release(s Part) error {
 	l.files.Lock()
 	defer l.files.Unlock()
 	l.mu.Lock()
@@ -280,7 +280,7 @@ func (l *Log) Release(s Segment) error {
 
 // Oldest returns the oldest waiting records of the least important class up to and including
 // class. Expendable classes come first, and displace only each other.
-func (l *Log) Oldest(class int) (Segment, bool) {
+func (l *Log) Oldest(class int) (Part, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.classes {
@@ -291,33 +291,33 @@ func (l *Log) Oldest(class int) (Segment, bool) {
 		}
 	}
 	if l.classes[class].Expendable {
-		return Segment{}, false
+		return Part{}, false
 	}
 	for i := range l.classes[:class+1] {
 		if s, ok := l.oldest(i); ok {
 			return s, true
 		}
 	}
-	return Segment{}, false
+	return Part{}, false
 }
 
 // oldest returns the oldest waiting records of a class that may be dropped.
-func (l *Log) oldest(class int) (Segment, bool) {
+func (l *Log) oldest(class int) (Part, bool) {
 	c := l.classes[class]
 	if c.Exempt || c.held || c.Latest {
-		return Segment{}, false
+		return Part{}, false
 	}
 	for i := range l.segments {
 		if p := l.segments[i].part(class); p != nil && c.acked < p.last {
 			return l.waiting(i, p), true
 		}
 	}
-	return Segment{}, false
+	return Part{}, false
 }
 
 // waiting returns the waiting records of a part of the i-th segment, with those that are missing
 // between them and the next part.
-func (l *Log) waiting(i int, p *part) Segment {
+func (l *Log) waiting(i int, p *part) Part {
 	c := l.classes[p.class]
 	to, sum := c.confirmed, c.sum
 	for j := range l.segments[i+1:] {
@@ -327,7 +327,7 @@ func (l *Log) waiting(i int, p *part) Segment {
 		}
 	}
 	sum = max(sum, c.ackedSum)
-	return Segment{
+	return Part{
 		Class: p.class, Bytes: p.bytes, Weight: sum - min(max(p.before, c.ackedSum), sum),
 		from: c.acked + 1, to: max(to, p.last), sum: sum, number: l.segments[i].number,
 	}
@@ -342,7 +342,7 @@ func (l *Log) Hold(class int) {
 }
 
 // Held returns the oldest held records, and the bytes of all.
-func (l *Log) Held() (oldest Segment, bytes int64) {
+func (l *Log) Held() (oldest Part, bytes int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.segments {
@@ -359,9 +359,9 @@ func (l *Log) Held() (oldest Segment, bytes int64) {
 	return oldest, bytes
 }
 
-// Discard gives up and deletes the waiting records of a Segment from Oldest or Held, for a
+// Discard gives up and deletes the waiting records of a Part from Oldest or Held, for a
 // reason. n is counted as lost.
-func (l *Log) Discard(s Segment, reason Reason, n Lost) error {
+func (l *Log) Discard(s Part, reason Reason, n Lost) error {
 	l.files.Lock()
 	defer l.files.Unlock()
 	c := l.classes[s.Class]

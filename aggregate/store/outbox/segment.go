@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// segment is a file of records of all classes. Numbers ascend and are never used twice.
+// segment is a file of records of all classes. Numbers ascend; a process uses none twice, but a later
+// one may use those of deleted segments again.
 type segment struct {
 	number  uint64
 	edition int   // how often it was rewritten

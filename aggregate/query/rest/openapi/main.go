@@ -90,7 +90,8 @@ func (d *document) describe() object {
 }
 
 const about = `Room left and bottlenecks of each source and destination of a fabric, as CSIG tags and reflections report them. ` +
-	`Requests without from and to are answered from the windows in memory; from and to ask the store for history. ` +
+	`Requests without from and to are answered from the windows in memory (findings, and flows without windows, from the ` +
+	`last stored hour); from and to ask the store for history. ` +
 	`Answers from memory carry their revision as ETag; clients can wait for the next one (after, wait) or watch them as ` +
 	`server-sent events. The service csigscope.query.v1.QueryService answers the same requests as calls (Connect, gRPC, ` +
 	`gRPC-Web), beside grpc.health.v1 and server reflection. Units are in the names of fields, times are RFC 3339.`
