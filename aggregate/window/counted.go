@@ -330,14 +330,14 @@ func (s *Shard) countCodes(w *window, it *pendingItem, c *Counted) {
 // countMany is count for n observations, at least one.
 func (d *distribution) countMany(entry, bucket uint32, n uint64) {
 	e := &d.entries[entry]
-	if e.first != paged {
-		if d.count(entry, bucket); n == 1 {
+	if e.listed != paged {
+		if uint64(e.listed)+n <= listLen {
+			for range n {
+				d.count(entry, bucket)
+			}
 			return
 		}
-		n--
-		if e.first != paged {
-			d.spill(e)
-		}
+		d.spill(e)
 	}
 	p := d.page(e, bucket/pageBuckets)
 	count := &d.pages[p][bucket%pageBuckets]

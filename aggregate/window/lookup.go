@@ -105,7 +105,7 @@ func (s *Shard) findEntries(items []pendingItem) {
 		w := windows[it.slot]
 		if it.code&itemWide != 0 {
 			it.entry = w.wideOf(it.series, &s.series)
-			touched |= w.wide[it.entry].count
+			touched |= w.wide[it.entry].count | uint64(w.dist.touchEntry(it.entry))
 			continue
 		}
 		at := w.compactAt.find(it.series) // compactOf, which the compiler does not inline

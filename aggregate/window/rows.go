@@ -83,7 +83,7 @@ func (s *Shard) touch(w *window, picked []uint64) {
 			touched |= w.compact[entry].used
 		} else {
 			series[i&(touchAhead-1)] = w.wideAt.series(entry &^ wideBit)
-			touched |= uint32(w.wide[entry&^wideBit].count)
+			touched |= uint32(w.wide[entry&^wideBit].count) | w.dist.touchEntry(entry&^wideBit)
 		}
 	}
 	for i := range picked {

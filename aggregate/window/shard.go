@@ -369,15 +369,10 @@ func (s *Shard) countWide(w *window, it *pendingItem) (heavy uint32) {
 func (s *Shard) countDist() {
 	l := &s.levels[0]
 	items := s.items[:s.pending]
-	touched := uint32(0)
+	touched := uint8(0)
 	for i := range items {
 		if it := &items[i]; it.hasDist() {
-			touched |= l.all[it.slot].dist.touchEntry(it.entry)
-		}
-	}
-	for i := range items {
-		if it := &items[i]; it.hasDist() {
-			touched |= uint32(l.all[it.slot].dist.touchPage(it.entry, it.bucket))
+			touched |= l.all[it.slot].dist.touchPage(it.entry, it.bucket)
 		}
 	}
 	s.touched |= uint64(touched)
