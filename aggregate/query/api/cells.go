@@ -131,7 +131,7 @@ func (a *API) cellsPast(ctx context.Context, in *wire.CellsRequest) (*answer, er
 	if err != nil {
 		return nil, err
 	}
-	at.from, at.to = q.From.UnixNano(), q.To.UnixNano()
+	at.from, at.to, q.last = q.From.UnixNano(), q.To.UnixNano(), at.keep(q.last)
 	p, err := paged(a, at, int(in.GetLimit()), math.MaxInt, func() ([]*wire.Cell, bool, error) {
 		cells, err := a.pastCells(ctx, q.Question, in)
 		return cells, false, err

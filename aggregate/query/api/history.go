@@ -275,16 +275,26 @@ func (g gaps) covered(from, to time.Time) float64 {
 // page. The zero value is the first page of a new answer.
 type pin struct {
 	from, to, asOf  int64 // Unix ns
+	last            int64 // end of the last stored window, Unix ns
 	offset          int
 	question, print uint64 // hashes of the parameters and of all rows
 }
 
 func (p *pin) cursor() string {
-	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "h.%d.%d.%d.%d.%x.%x", p.from, p.to, p.asOf, p.offset, p.question, p.print))
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "h.%d.%d.%d.%d.%d.%x.%x", p.from, p.to, p.asOf, p.last, p.offset, p.question, p.print))
 }
 
 // seen reports whether there was a page before.
 func (p *pin) seen() bool { return p.asOf != 0 }
+
+// keep returns the end of the last stored window as of the first page, by which all pages have one age.
+func (p *pin) keep(last time.Time) time.Time {
+	if p.seen() {
+		return time.Unix(0, p.last)
+	}
+	p.last = last.UnixNano()
+	return last
+}
 
 // pinAt parses a cursor of the question; an empty one is the first page.
 func pinAt(cursor string, question uint64) (pin, error) {
@@ -294,7 +304,7 @@ func pinAt(cursor string, question uint64) (pin, error) {
 	}
 	text, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err == nil {
-		_, err = fmt.Sscanf(string(text), "h.%d.%d.%d.%d.%x.%x", &p.from, &p.to, &p.asOf, &p.offset, &p.question, &p.print)
+		_, err = fmt.Sscanf(string(text), "h.%d.%d.%d.%d.%d.%x.%x", &p.from, &p.to, &p.asOf, &p.last, &p.offset, &p.question, &p.print)
 	}
 	switch {
 	case err != nil || p.cursor() != cursor || p.offset < 0 || p.asOf <= 0:

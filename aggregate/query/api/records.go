@@ -156,6 +156,7 @@ func (a *API) flowQuestion(ctx context.Context, in flowChoice, at *pin) (q query
 	if err := at.choose(in, extent); err != nil {
 		return q, extent, err
 	}
+	extent.Last = at.keep(extent.Last)
 	q, _, err = a.flowFilter(ctx, in, a.history(), extent.Signals)
 	q.From, q.To = at.span()
 	q.Resolution = time.Second
