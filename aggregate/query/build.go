@@ -313,9 +313,16 @@ func newPlan(o Options, e Extent) (plan, error) {
 			from.UTC().Format(time.RFC3339Nano), to.UTC().Format(time.RFC3339Nano))
 	}
 	resolutions := slices.Sorted(slices.Values(e.Resolutions))
-	step := o.Step
+	step, choices := o.Step, resolutions
+	if e.OnlyMinutes(from) {
+		choices = []time.Duration{time.Minute}
+		if step >= heavyOnlyBelow && step%time.Minute != 0 {
+			return plan{}, fmt.Errorf("%w: step %s: windows of 1s before %s are no longer stored: expected a multiple of 1m, or a later from",
+				ErrInvalid, step, e.Seconds.UTC().Format(time.RFC3339))
+		}
+	}
 	if step == 0 {
-		step = automaticStep(from.UnixNano(), to.UnixNano(), resolutions)
+		step = automaticStep(from.UnixNano(), to.UnixNano(), choices)
 	}
 	resolution, err := resolutionFor(step, resolutions)
 	if err != nil {

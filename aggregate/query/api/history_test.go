@@ -197,11 +197,12 @@ type trimmed struct {
 	*querytest.Memory
 	before time.Time
 	asked  []query.Question
+	flows  []query.FlowQuestion
 }
 
 func (r *trimmed) Extent(ctx context.Context) (query.Extent, error) {
 	e, err := r.Memory.Extent(ctx)
-	e.Seconds = r.before
+	e.Seconds, e.Resolutions = r.before, append(e.Resolutions, time.Minute)
 	return e, err
 }
 
@@ -210,8 +211,13 @@ func (r *trimmed) LocationWindows(ctx context.Context, q query.Question) ([]aggr
 	return r.Memory.LocationWindows(ctx, q)
 }
 
+func (r *trimmed) Flows(ctx context.Context, q query.FlowQuestion) ([]query.FlowTotal, error) {
+	r.flows = append(r.flows, q)
+	return r.Memory.Flows(ctx, q)
+}
+
 // TestPastTrimmed: a range that begins before the first stored second is widened to whole minutes, and
-// states of links come from windows of 1 min.
+// states of links, flows and a timeline come from windows of 1 min. No shorter step is possible.
 func TestPastTrimmed(t *testing.T) {
 	_, store := newHistory(t)
 	for _, c := range []struct {
@@ -219,9 +225,10 @@ func TestPastTrimmed(t *testing.T) {
 		before     time.Time
 		wantTo     time.Time
 		wantLength time.Duration
+		wantSteps  map[string]float64 // of a timeline; 0: it is refused
 	}{
-		{"all seconds", begin, begin.Add(10 * time.Second), time.Second},
-		{"later seconds", begin.Add(5 * time.Second), begin.Add(time.Minute), time.Minute},
+		{"all seconds", begin, begin.Add(10 * time.Second), time.Second, map[string]float64{"": 1, "step=2s&": 2, "step=1m&": 60}},
+		{"later seconds", begin.Add(5 * time.Second), begin.Add(time.Minute), time.Minute, map[string]float64{"": 60, "step=2s&": 0, "step=1m&": 60}},
 	} {
 		r := &trimmed{Memory: store, before: c.before}
 		s := newServed(t, 4, func(o *api.Config) { o.Memory, o.Names, o.Reader = nil, nil, r })
@@ -229,6 +236,7 @@ func TestPastTrimmed(t *testing.T) {
 			"cells": read[wire.CellsResponse](t, s.get(t, "/api/v1/cells?"+past)).About,
 			"path":  read[wire.PathResponse](t, s.get(t, "/api/v1/path?src=rack1&dst=rack2&"+past)).About,
 			"links": read[wire.LinksResponse](t, s.get(t, "/api/v1/links?"+past)).About,
+			"flows": read[wire.FlowsResponse](t, s.get(t, "/api/v1/flows?"+past)).About,
 		} {
 			if !about.From.AsTime().Equal(begin) || !about.To.AsTime().Equal(c.wantTo) {
 				t.Errorf("%s, %s: from %s to %s, want to %s", c.name, path, about.From.AsTime(), about.To.AsTime(), c.wantTo)
@@ -236,6 +244,17 @@ func TestPastTrimmed(t *testing.T) {
 		}
 		if len(r.asked) != 1 || r.asked[0].Resolution != c.wantLength || !r.asked[0].To.Equal(c.wantTo) {
 			t.Errorf("%s: links ask for %+v, want windows of %s", c.name, r.asked, c.wantLength)
+		}
+		for step, want := range c.wantSteps {
+			w := s.get(t, "/api/v1/timeline?"+step+past)
+			if want == 0 && (w.Code != 422 || !strings.Contains(w.Body.String(), "no longer stored")) || want > 0 && read[wire.TimelineResponse](t, w).StepS != want {
+				t.Errorf("%s: timeline?%s: %d %.300s; want windows of %g s", c.name, step, w.Code, w.Body, want)
+			}
+		}
+		for _, q := range r.flows {
+			if q.Resolution != c.wantLength || !q.To.Equal(c.wantTo) {
+				t.Errorf("%s: flows are asked for by %+v, want windows of %s", c.name, q, c.wantLength)
+			}
 		}
 	}
 }

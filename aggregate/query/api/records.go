@@ -148,7 +148,8 @@ func (a *API) flowsNow(ctx context.Context, in *wire.FlowsRequest, at pin) (*ans
 	})
 }
 
-// flowQuestion is a question to the store, of that extent, about the range of a pin.
+// flowQuestion is a question to the store, of that extent, about the range of a pin: flows of windows of 1 s
+// expire with these.
 func (a *API) flowQuestion(ctx context.Context, in flowChoice, at *pin) (q query.FlowQuestion, extent query.Extent, err error) {
 	if extent, err = a.stored(ctx); err != nil {
 		return q, extent, err
@@ -160,7 +161,7 @@ func (a *API) flowQuestion(ctx context.Context, in flowChoice, at *pin) (q query
 	q, _, err = a.flowFilter(ctx, in, a.history(), extent.Signals)
 	q.From, q.To = at.span()
 	q.Resolution = time.Second
-	if in.GetWindow() == "1m" {
+	if in.GetWindow() == "1m" || extent.OnlyMinutes(q.From) {
 		q.Resolution = time.Minute
 		q.From, q.To = q.From.Truncate(time.Minute), q.To.Add(time.Minute-1).Truncate(time.Minute)
 	}

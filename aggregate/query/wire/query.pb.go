@@ -1411,7 +1411,7 @@ type TimelineRequest struct {
 	// RFC 3339: end of the range of history, exclusive; together with from.
 	To *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`
 	// With from and to, which are widened to whole windows: length of a window; otherwise about 120
-	// windows.
+	// windows. A multiple of 1m if the range begins before the first stored window of 1 s.
 	Step *durationpb.Duration `protobuf:"bytes,6,opt,name=step,proto3" json:"step,omitempty"`
 	// Source groups, or groups above them.
 	Src []string `protobuf:"bytes,7,rep,name=src,proto3" json:"src,omitempty"`
@@ -1549,7 +1549,7 @@ type FlowsRequest struct {
 	Kind []Kind `protobuf:"varint,8,rep,packed,name=kind,proto3,enum=csigscope.query.v1.Kind" json:"kind,omitempty"`
 	// Minimum number of heavy observations.
 	MinHeavy *uint64 `protobuf:"varint,9,opt,name=min_heavy,json=minHeavy,proto3,oneof" json:"min_heavy,omitempty"`
-	// Length of the windows that name flows.
+	// Length of the windows that name flows; 1m if the range begins before the first stored window of 1 s.
 	Window string `protobuf:"bytes,10,opt,name=window,proto3" json:"window,omitempty"`
 	// Maximum number of flows per page.
 	Limit *uint32 `protobuf:"varint,11,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
@@ -2295,7 +2295,8 @@ type ExportRequest struct {
 	Format string `protobuf:"bytes,15,opt,name=format,proto3" json:"format,omitempty"`
 	// Cells over the whole range, or for each of its windows.
 	Table string `protobuf:"bytes,16,opt,name=table,proto3" json:"table,omitempty"`
-	// With table=windows, from and to: length of a window; otherwise about 120 windows.
+	// With table=windows, from and to: length of a window; otherwise about 120 windows. A multiple of
+	// 1m if the range begins before the first stored window of 1 s.
 	Step          *durationpb.Duration `protobuf:"bytes,17,opt,name=step,proto3" json:"step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2472,7 +2473,7 @@ type ExportFlowsRequest struct {
 	Kind []Kind `protobuf:"varint,8,rep,packed,name=kind,proto3,enum=csigscope.query.v1.Kind" json:"kind,omitempty"`
 	// Minimum number of heavy observations.
 	MinHeavy *uint64 `protobuf:"varint,9,opt,name=min_heavy,json=minHeavy,proto3,oneof" json:"min_heavy,omitempty"`
-	// Length of the windows that name flows.
+	// Length of the windows that name flows; 1m if the range begins before the first stored window of 1 s.
 	Window string `protobuf:"bytes,10,opt,name=window,proto3" json:"window,omitempty"`
 	// Format of the table; arrow is a stream of record batches (Arrow IPC), ndjson one object per
 	// line. Columns are the fields of the objects; names of inner fields are joined by _.
