@@ -196,12 +196,15 @@ func (a *API) pastAbout(q pastQuestion, asOf time.Time) *wire.About {
 	if q.last.Before(newest) {
 		newest = q.last
 	}
-	return &wire.About{
-		AsOf: timestamppb.New(asOf), AgeS: age(newest, asOf),
-		Source: "store", Signal: csig.SignalNames([]csig.Signal{q.Signal})[0], Unit: q.Signal.Unit().String(),
+	about := &wire.About{
+		AsOf: timestamppb.New(asOf), Source: "store", Signal: csig.SignalNames([]csig.Signal{q.Signal})[0], Unit: q.Signal.Unit().String(),
 		Level: q.Level.String(), From: timestamppb.New(q.From), To: timestamppb.New(q.To), Durable: true, Final: true,
 		OnsetRatio: a.Thresholds.Onset, ClearRatio: a.Thresholds.Clear,
 	}
+	if !newest.IsZero() {
+		about.AgeS = age(newest, asOf)
+	}
+	return about
 }
 
 // producersOf identifies the producers of an answer of the store, in Unix ns.

@@ -72,7 +72,7 @@ func TestPastTimeline(t *testing.T) {
 }
 
 // TestPastSilence: windows in which no cell at all has observations have completeness 0, whichever cells
-// and however many locations are asked for.
+// and however many locations are asked for. An empty store has no age.
 func TestPastSilence(t *testing.T) {
 	s, store := newHistory(t)
 	store.Rows = slices.DeleteFunc(store.Rows, func(r querytest.Row) bool {
@@ -90,6 +90,12 @@ func TestPastSilence(t *testing.T) {
 					t.Errorf("%s%s: completeness %v in window %d, want %v, %d locations", chosen, top, m.CompletenessRatio, i, want, len(m.Locations))
 				}
 			}
+		}
+	}
+	store.Rows = nil
+	for _, question := range []string{"cells?", "flows?", "verdict?"} {
+		if age, known := object(t, s.get(t, "/api/v1/"+question+past))["age_s"]; known {
+			t.Errorf("%s: age %v of an empty store", question, age)
 		}
 	}
 }
