@@ -159,40 +159,48 @@ type Signal struct {
 	Kind      csig.Signal
 	Table     *csig.Table
 	Direction csig.Direction
-	Initial   uint32          // code of the table's initial value
-	Metadata  []uint16        // by port
-	TTL       [maxPath]uint16 // bits to add, by the number of the switch on the path
-	LmMask    uint16          // bits of locator metadata without those of TTL
-	Heavy     []CodeRange     // by port
-	// Port that is configured with a locator metadata value, or SeveralPorts; watchful runs only.
-	ByLM     map[uint16]int32
-	anywhere CodeRange // heavy codes at a location of unknown capacity
+	Initial   uint32             // code of the table's initial value
+	Metadata  []uint16           // by port
+	TTL       [maxPath]uint16    // bits to add, by the number of the switch on the path
+	LmMask    uint16             // bits of locator metadata without those of TTL
+	Heavy     []CodeRange        // by port
+	byLM      map[uint16]lmPorts // watchful runs only
+	anywhere  CodeRange          // heavy codes at a location of unknown capacity
 }
 
-// SeveralPorts marks an LM with which several ports are configured.
+// SeveralPorts is the port of an LM with which no port, or several, are configured.
 const SeveralPorts = -1
 
-// index maps each LM to its port.
-func (s *Signal) index() {
-	s.ByLM = make(map[uint16]int32, len(s.Metadata))
-	for p, lm := range s.Metadata {
-		lm &= s.LmMask
-		if _, taken := s.ByLM[lm]; taken {
-			s.ByLM[lm] = SeveralPorts
-		} else {
-			s.ByLM[lm] = int32(p)
-		}
-	}
-	low, high, ok := s.Table.HeavyCodes(0)
-	s.anywhere = CodeRange{low, high, ok}
+// lmPorts describes the ports that are configured with an LM.
+type lmPorts struct {
+	port  int32 // or SeveralPorts
+	heavy CodeRange
 }
 
-// HeavyAt returns the heavy codes at a location.
-func (s *Signal) HeavyAt(location int32) *CodeRange {
-	if location < 0 {
-		return &s.anywhere
+// index maps each LM to its ports. Ports of different capacities have none in common.
+func (s *Signal) index() {
+	low, high, ok := s.Table.HeavyCodes(0)
+	s.anywhere = CodeRange{low, high, ok}
+	s.byLM = make(map[uint16]lmPorts, len(s.Metadata))
+	for p, lm := range s.Metadata {
+		lm &= s.LmMask
+		n := lmPorts{int32(p), s.Heavy[p]}
+		if other, taken := s.byLM[lm]; taken {
+			n.port = SeveralPorts
+			if n.heavy != other.heavy {
+				n.heavy = s.anywhere
+			}
+		}
+		s.byLM[lm] = n
 	}
-	return &s.Heavy[location]
+}
+
+// Named returns the port that an LM names, or SeveralPorts, and the heavy codes there.
+func (s *Signal) Named(lm uint16) (port int32, heavy CodeRange) {
+	if n, ok := s.byLM[lm&s.LmMask]; ok {
+		return n.port, n.heavy
+	}
+	return SeveralPorts, s.anywhere
 }
 
 // CodeRange is an inclusive range of codes, empty unless some is set.
@@ -202,7 +210,7 @@ type CodeRange struct {
 }
 
 // Has reports whether the code is in the range.
-func (c *CodeRange) Has(code uint32) bool { return c.some && code >= c.low && code <= c.high }
+func (c CodeRange) Has(code uint32) bool { return c.some && code >= c.low && code <= c.high }
 
 // NewSignals configures the scenario's signals. d must be the scenario's domain.
 func NewSignals(s *Scenario, t *Topology, d *csig.Domain) ([]Signal, error) {

@@ -3,6 +3,8 @@ package simulation
 import (
 	"encoding/binary"
 	"fmt"
+	"net"
+	"net/netip"
 	"path/filepath"
 	"reflect"
 	"testing"
@@ -180,10 +182,25 @@ func TestFaithfulAccountIsThatOfACleanRun(t *testing.T) {
 // Under every fault, the truth's counts of tags and reflections must match the captures.
 func TestTruthOfFaultsAgreesWithCaptures(t *testing.T) {
 	long(t)
-	for _, name := range []string{"rogue", "trimming", "partial-deployment"} {
+	for _, tt := range []struct {
+		name   string
+		change func(*scenario.Scenario)
+	}{
+		{"rogue", nil},
+		{"trimming", nil},
+		{"partial-deployment", nil},
+		{"ring", func(s *scenario.Scenario) { // an LM beside the value of a port of another class
+			*s = s.WithLayout(compactIETF)
+			s.Faults = []scenario.Behavior{{Match: "spine1", Kind: scenario.LMOnly}}
+		}},
+	} {
+		name := tt.name
 		s, err := scenario.Named(name)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if tt.change != nil {
+			tt.change(&s)
 		}
 		s.Duration, s.Window, s.TagEvery, s.RepeatAckEvery = 500*time.Millisecond, 100*time.Millisecond, 8, 3
 		for i := range s.Faults {
@@ -193,12 +210,20 @@ func TestTruthOfFaultsAgreesWithCaptures(t *testing.T) {
 			s.Workloads[i].Start /= 16
 		}
 		r, dir := run(t, s)
-		type count struct{ observations, untouched, trimmed, sum uint64 }
+		type count struct{ observations, untouched, trimmed, sum, heavy uint64 }
 		got := map[cellKey]count{}
 		domain := domainOf(t, dir)
-		add := func(at time.Time, source string, tag *csig.Tag, src, dst byte) {
+		spec, err := fabric.Load(r.Fabric)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := fabric.New(spec, domain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		add := func(at time.Time, source string, tag *csig.Tag, src, dst net.IP) {
 			table := domain.Table(s.Layout, tag.T)
-			k := cellKey{at.Truncate(s.Window), source, tag.Signal().String(), fmt.Sprintf("rack%d", src), fmt.Sprintf("rack%d", dst)}
+			k := cellKey{at.Truncate(s.Window), source, tag.Signal().String(), fmt.Sprintf("rack%d", src[2]), fmt.Sprintf("rack%d", dst[2])}
 			n := got[k]
 			n.observations++
 			switch {
@@ -210,6 +235,13 @@ func TestTruthOfFaultsAgreesWithCaptures(t *testing.T) {
 			default:
 				n.sum += table.Value(table.Code(tag.S))
 			}
+			if !tag.D && !table.Untouched(tag.S) {
+				_, capacity := f.Locate(s.Layout, tag.T, tag.LM, netip.AddrFrom4([4]byte(src)), netip.AddrFrom4([4]byte(dst)))
+				lo, hi, known := table.HeavyCodes(capacity)
+				if code := table.Code(tag.S); known && lo <= code && code <= hi {
+					n.heavy++
+				}
+			}
 			got[k] = n
 		}
 		newest, repeats := map[scenario.FiveTuple]string{}, 0
@@ -217,7 +249,7 @@ func TestTruthOfFaultsAgreesWithCaptures(t *testing.T) {
 			for _, c := range readCapture(t, path, s.Layout) {
 				src, dst := c.ip.SrcIP.To4(), c.ip.DstIP.To4()
 				if c.tag != nil {
-					add(c.at, "tag", c.tag, src[2], dst[2])
+					add(c.at, "tag", c.tag, src, dst)
 				}
 				if c.reflection == nil {
 					continue
@@ -232,7 +264,7 @@ func TestTruthOfFaultsAgreesWithCaptures(t *testing.T) {
 					continue
 				}
 				newest[flow] = content
-				add(c.at, "reflection", c.reflection, dst[2], src[2])
+				add(c.at, "reflection", c.reflection, dst, src)
 			}
 		}
 		if repeats == 0 {
@@ -240,7 +272,7 @@ func TestTruthOfFaultsAgreesWithCaptures(t *testing.T) {
 		}
 		for _, c := range readTruth(t, r.Truth).cells {
 			k := cellKey{c.WindowStart, c.Source, c.Signal, c.SrcGroup, c.DstGroup}
-			if truth := (count{c.Observations, c.Untouched, c.Trimmed, c.Sum}); truth != got[k] {
+			if truth := (count{c.Observations, c.Untouched, c.Trimmed, c.Sum, c.Heavy}); truth != got[k] {
 				t.Errorf("%s: %v: truth has %+v, captures %+v", name, k, truth, got[k])
 			}
 			delete(got, k)

@@ -83,7 +83,7 @@ func (a *tally) port(n int32) *portTally {
 func (a *tally) reset() { *a = tally{ports: a.ports[:0]} }
 
 // count adds a value whose tag names a location.
-func (a *tally) count(value uint64, code uint32, location int32, heavy *scenario.CodeRange) {
+func (a *tally) count(value uint64, code uint32, location int32, heavy scenario.CodeRange) {
 	p := a.port(location)
 	p.all++
 	if heavy.Has(code) {
@@ -110,7 +110,7 @@ func (t *Recorder) Observe(now int64, cell int32, m *Tag, source int) {
 		a.untouched++
 		return
 	}
-	a.count(value, m.Code, m.Writer, &s.Heavy[m.Writer])
+	a.count(value, m.Code, m.Writer, s.Heavy[m.Writer])
 }
 
 // watch counts a tag as written and as a faithful fabric would have written it.
@@ -126,14 +126,14 @@ func (t *Recorder) watch(a, faithful *tally, m *Tag) {
 		if m.Code == m.FaithCode() && m.LM&s.LmMask == lm&s.LmMask {
 			a.agree++
 		}
-		faithful.add(s, m, m.FaithCode(), m.FaithWriter, m.FaithWriter)
+		faithful.add(s, m, m.FaithCode(), m.FaithWriter, lm)
 	}
-	a.add(s, m, m.Code, m.Writer, named(s, m))
+	a.add(s, m, m.Code, m.Writer, m.LM)
 }
 
-// add counts a tag with the given code and writer. Trimmed packets are only counted, since their
-// value covers just a part of the path.
-func (a *tally) add(s *scenario.Signal, m *Tag, code uint32, writer, location int32) {
+// add counts a tag with the given code, writer and LM. Trimmed packets are only counted, since
+// their value covers just a part of the path.
+func (a *tally) add(s *scenario.Signal, m *Tag, code uint32, writer int32, lm uint16) {
 	a.observations++
 	if m.Is(FlagTrimmed) {
 		a.trimmed++
@@ -145,7 +145,8 @@ func (a *tally) add(s *scenario.Signal, m *Tag, code uint32, writer, location in
 		a.untouched++
 		return
 	}
-	a.count(value, code, location, s.HeavyAt(location))
+	location, heavy := named(s, writer, lm)
+	a.count(value, code, location, heavy)
 }
 
 // closeCell writes one cell, signal and source of the present window.
@@ -251,15 +252,15 @@ func (t *Recorder) locationID(location int32) aggregate.LocationID {
 // lmBase-N.
 const lmBase = -16
 
-// named returns the location that a tag names: its writer, if the writer used its configured LM,
-// else the only port configured with that LM.
-func named(s *scenario.Signal, m *Tag) int32 {
-	lm := m.LM & s.LmMask
-	if m.Writer >= 0 && s.Metadata[m.Writer]&s.LmMask == lm {
-		return m.Writer
+// named returns the location that a tag names and the heavy codes there: its writer, if the writer
+// used its configured LM, else the only port configured with that LM.
+func named(s *scenario.Signal, writer int32, lm uint16) (location int32, heavy scenario.CodeRange) {
+	if lm &= s.LmMask; writer >= 0 && s.Metadata[writer]&s.LmMask == lm {
+		return writer, s.Heavy[writer]
 	}
-	if p, ok := s.ByLM[lm]; ok && p != scenario.SeveralPorts {
-		return p
+	port, heavy := s.Named(lm)
+	if port == scenario.SeveralPorts {
+		port = lmBase - int32(lm)
 	}
-	return lmBase - int32(lm)
+	return port, heavy
 }
