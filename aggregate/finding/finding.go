@@ -32,7 +32,7 @@ type Finding struct {
 	// not decide between them.
 	Candidates []string
 	From, To   int64  // of the earliest and the latest packet with a time, Unix ns; both 0 if none has one
-	Count      uint64 // observations, or packets
+	Count      uint64 // in Kind.Unit
 	Of         uint64 // number of those that could have been affected
 	Evidence   string
 	Packets    []Packet // the first ones
@@ -117,7 +117,7 @@ func merge(list []Finding) []Finding {
 	return out
 }
 
-// order sorts findings: errors first, then by kind, then those with most observations. The further
+// order sorts findings: errors first, then by kind, then those with the highest counts. The further
 // fields decide between findings of two layouts: merge keeps the first.
 func order(list []Finding) {
 	rank := map[Severity]int{Error: 0, Warning: 1, Info: 2}

@@ -56,6 +56,7 @@ const (
 type kindInfo struct {
 	name      string
 	severity  Severity
+	unit      string // what Count and Of count
 	section   string
 	means     string // its meaning
 	from      string // the threshold, and the requirements to see it
@@ -66,139 +67,139 @@ type kindInfo struct {
 
 var kinds = [NumKinds]kindInfo{
 	UnauthorisedSender: {
-		"unauthorised-sender", Error, "section 9",
+		"unauthorised-sender", Error, "observations", "section 9",
 		"a tag from a source that is not among the senders", "one tag; the senders are given (`--senders`, or `findings: senders`)", "the source",
 		"the list of senders is out of date",
 		"tags",
 	},
 	ForgedValue: {
-		"forged-value", Error, "section 9; IBCS 4.1",
+		"forged-value", Error, "observations", "section 9; IBCS 4.1",
 		"a value that no port wrote", "at a sender, one value that is not the initial one; elsewhere, 20 values whose locator no port of their path writes, in a share 10 times that of all other sources, if no device or port on the way explains them as well, and no tap before sees the same flows without such values; or 20 delays in a row, of 200 ms, that are the same heavy value of a port, bit for bit, while that port gives others another value 20 times", "the source",
 		"the tap is not at a sender (--place, or the taps of the fabric file), the source's network card writes values of its own, or locators of its rack are not in the fabric file; without a tap in front of the first device, also a device or port on the way that writes a wrong locator, a wrong value or another signal type",
 		"tags, at senders",
 	},
 	ScrubFailure: {
-		"scrub-failure", Error, "IBCS 4.1",
+		"scrub-failure", Error, "observations", "IBCS 4.1",
 		"a value that a sender wrote passes the edge, which should reset it to the initial one", "20 such values behind the edge: of a source with forged values there, or with a value and a locator that a tap at the sender saw before", "the edge",
 		"the edge is configured to trust its hosts; without a tap in front of it, also a device or port on the way that writes a wrong locator, a wrong value or another signal type",
 		"no: taps elsewhere capture the sent tags",
 	},
 	Leak: {
-		"leak", Error, "section 6.3.2; IBCS 4.3",
+		"leak", Error, "observations", "section 6.3.2; IBCS 4.3",
 		"a tag outside of the domain", "one tag at a tap whose place is outside", "the tap, and the edge that tags leave by",
 		"the tap is inside the domain",
 		"no: rows come from taps inside the domain",
 	},
 	RogueInsertion: {
-		"rogue-insertion", Error, "section 4.4.2",
+		"rogue-insertion", Error, "packets", "section 4.4.2",
 		"a tag in a flow whose sender makes none", "10 more tags at receivers than a tap at the sender, which sees the flow, can explain", "the devices or ports that all flows with such tags cross; if that is not certain, up to 12 candidates",
 		"the tap at the sender captures tagged packets by another filter than those of receivers",
 		"no: taps elsewhere capture the sent tags",
 	},
 	UnknownLocator: {
-		"unknown-locator", Warning, "section 5.5.1",
+		"unknown-locator", Warning, "observations", "section 5.5.1",
 		"locator metadata that no port of the path writes, from sources that do not stand out", "one value that some hop replaced", "the locator, and the ports or devices that all flows with it cross and that wrote little else meanwhile; if that is not certain, up to 12 candidates, senders among them",
 		"the fabric file or the locator layout is out of date, or a switch replaces values without locator metadata",
 		"tags",
 	},
 	LocatorAlone: {
-		"locator-alone", Error, "section 4.1.3",
+		"locator-alone", Error, "observations", "section 4.1.3",
 		"locator metadata of a port beside a value that no hop replaced", "one tag whose locator differs from that of most tags without a value", "the location",
 		"first hops may write the initial value themselves (`windows: locate_untouched`)",
 		"no: they only count values that no hop replaced",
 	},
 	AboveCapacity: {
-		"above-capacity", Warning, "section 5.1",
+		"above-capacity", Warning, "observations", "section 5.1",
 		"more available bandwidth than the port has, or a ratio above 1", "one value whose whole bucket is beyond that", "the location",
 		"the port's speed in the fabric file, or the table's unit, is wrong",
 		"tags",
 	},
 	ReservedBits: {
-		"reserved-bits", Warning, "section 4.1",
+		"reserved-bits", Warning, "observations", "section 4.1",
 		"reserved bits that are not 0", "one tag", "the devices or ports that all flows with such tags cross, else the layout",
 		"the TPID has another layout than the configured one",
 		"tags",
 	},
 	OrphanTag: {
-		"orphan-tag", Warning, "section 4.1",
+		"orphan-tag", Warning, "observations", "section 4.1",
 		"a tag before another tag of L2, inside a tunnel or in a mirror session, or a reflection in one", "one of them", "the devices or ports that all flows with such tags cross, else the layout",
 		"tags inside tunnels are intended (`decode: inner_tags`), or the tap holds mirror sessions (`taps: mirrors`)",
 		"tags",
 	},
 	StuckPort: {
-		"stuck-port", Warning, "section 5.1.1",
+		"stuck-port", Warning, "observations", "section 5.1.1",
 		"a port that always writes the same heavy value, bit for bit, and not the tightest one", "a value of a signal with 256 codes or more; or, with fewer codes, a delay or queue depth by which more than 4 packets of 9 KiB always wait, while other tags of the port always show free bandwidth. It comes 200 times in 3 windows of 1 s with pauses of up to 10 s, in one ring of a tap or in one capture of at least 3 s, for `report` also one that was rotated; flows that name the port are known (`flows: top`), and none of them has a looser value", "the port; or the port or the source, if all known flows are of one source",
 		"the load of the port is constant, and its buckets are wide; or the port is shaped or paused",
 		"windows",
 	},
 	StrippedFlows: {
-		"stripped-flows", Warning, "section 6.1",
+		"stripped-flows", Warning, "packets", "section 6.1",
 		"flows that arrive without the tags that their senders give them, at hosts that get tags on other paths", "20 missing tags of each flow, on paths that make this 100 times likelier than chance, for each candidate; no candidate is a device or port that 3 flows with tags of the same VLAN and DSCP surely pass. Or a tap at the sender that sees the tags", "the devices or ports that these flows cross and other flows do not",
 		"the devices strip for hosts behind them that do not know tags",
 		"no: packets without tags are not followed",
 	},
 	WrongProfile: {
-		"wrong-profile", Info, "section 4.1",
+		"wrong-profile", Info, "observations", "section 4.1",
 		"fields that make sense in the other profile", "100 values that some hop replaced, of which at least 95 % name a port of their path if read in the other profile, and at most 85 % in this one; this finding replaces the others of the layout", "the layout",
 		"the fabric file describes other locators than the switches write",
 		"no: that needs a look back at other findings",
 	},
 	WrongFormat: {
-		"wrong-format", Info, "section 4.1",
+		"wrong-format", Info, "observations", "section 4.1",
 		"tags that no packet follows", "100 tags, of which at least 90 % have no IP packet behind them", "the layout",
 		"the tagged packets are not IP",
 		"no: that needs a look back at other findings",
 	},
 	LostValue: {
-		"lost-value", Warning, "section 4.1.3; IBCS 4.2",
+		"lost-value", Warning, "observations", "section 4.1.3; IBCS 4.2",
 		"a later hop resets or overwrites the value or the locator of the first hop, although its own delay is not higher", "20 delays, of a table of at least 256 codes, that are the least of all and name a port behind the first device, in flows from 2 first devices that name themselves with the same delay in other flows; and paths that make this 100 times likelier than chance, for each candidate", "the devices or ports that these flows cross and other flows do not",
 		"neither that hop nor the ports before it on these paths support the signal",
 		"no: that needs a look at all flows",
 	},
 	ContestedName: {
-		"contested-name", Warning, "none: collectors find it",
+		"contested-name", Warning, "descriptions", "none: collectors find it",
 		"an exporter describes a group or a location differently than the collector's fabric file, or than the exporter that came first; the earlier description stays in force, and rows are stored under it", "one description", "the name, the exporter, and the owner of the description in force",
 		"the fabric file of the exporters has changed: `csigscope schema unpin` takes the next description",
 		"collectors",
 	},
 	ClockAhead: {
-		"clock-ahead", Warning, "none: collectors and exporters find it",
+		"clock-ahead", Warning, "observations or windows", "none: collectors and exporters find it",
 		"the times of a tap's packets, or of an exporter's windows, are more than 2 s ahead of the host's clock; observations with such times are rejected", "one observation or one window", "the tap or the exporter",
 		"the host's own clock is behind",
 		"collectors, exporters",
 	},
 	SwappedLocators: {
-		"swapped-locators", Error, "section 5.5.1",
+		"swapped-locators", Error, "observations", "section 5.5.1",
 		"two ports of a device that write each other's locator metadata", "3 flows whose values name ports that lie on no common path; once the two ports are exchanged, 9 of 10 do, and at most a tenth as many other flows contradict it", "both ports",
 		"the fabric file, or the cabling, has the two exchanged",
 		"windows: flows of 20 s (`flows: top`)",
 	},
 	TypeChanged: {
-		"type-changed", Error, "section 4.4.2",
+		"type-changed", Error, "observations", "section 4.4.2",
 		"tags whose signal type changed on the way", "3 flows with 20 tags each of types that a tap at the sender sees fewer of; or 3 flows that lack a type of their source's other flows, on paths that make this 100 times likelier than chance", "the devices or ports that these flows cross and other flows do not",
 		"the tap at the sender captures by another filter, or senders choose types by destination",
 		"no: taps elsewhere capture the sent tags",
 	},
 	TrimInvented: {
-		"trim-invented", Error, "IEEE 802.1 slides, January 2026, \"CSIG Entity Functions\"",
+		"trim-invented", Error, "observations", "IEEE 802.1 slides, January 2026, \"CSIG Entity Functions\"",
 		"packets with the trim bit D that were not trimmed; their values are missing in the mode", "20 packets that are at least 300 bytes and nine tenths of the longest packet without D", "the devices or ports that these flows cross and other flows do not, senders among them",
 		"switches trim to more than the headers, or the tags have another profile than configured for their TPID",
 		"tags; names the layout",
 	},
 	DuplicateFrames: {
-		"duplicate-frames", Warning, "none: the tap's own",
+		"duplicate-frames", Warning, "frames", "none: the tap's own",
 		"frames that a tap captures twice, which count twice", "20 frames, and 1 of 1,000, with the same bytes as a frame at the same tap within 1 ms before; frames that come again within the next 1 s, as identical probes do, do not count (`--dedup` drops duplicates)", "the tap",
 		"applications send the same packets again",
 		"frames, in 2 ms of each 537 ms",
 	},
 	ClockSet: {
-		"clock-set", Warning, "none: the tap's own",
+		"clock-set", Warning, "frames", "none: the tap's own",
 		"a tap's clock that is set during the capture", "50 frames in a row with times more than 100 ms before the latest one; or a jump ahead of at least 1 s, if each other tap has frames in that time and this tap is then ahead of all of them by half as much", "the tap",
 		"captures were joined in another order than by time, or only the network at this tap paused",
 		"frames; only jumps back",
 	},
 	TapLoss: {
-		"tap-loss", Warning, "none: the tap's own",
+		"tap-loss", Warning, "TCP segments", "none: the tap's own",
 		"packets that reached their receiver, but that the tap there did not capture", "20 TCP segments, and 1 of 1,000, that receivers acknowledge and the tap lacks, between segments of the same connection that it has; the tap also captures data without tags", "the tap",
 		"packets take another link around the tap",
 		"no: acknowledgements are not followed",
@@ -210,6 +211,9 @@ func (k Kind) String() string { return kinds[k].name }
 
 // Severity returns the severity of all findings of the kind.
 func (k Kind) Severity() Severity { return kinds[k].severity }
+
+// Unit returns the unit of Count and Of of all findings of the kind, in the plural.
+func (k Kind) Unit() string { return kinds[k].unit }
 
 // Otherwise returns explanations for such a finding without a fault.
 func (k Kind) Otherwise() string { return kinds[k].otherwise }

@@ -298,7 +298,7 @@ func Findings(list []finding.Finding) []Finding {
 		f := &list[i]
 		one := Finding{
 			Severity: string(f.Kind.Severity()), Kind: f.Kind.String(), Subject: f.Subject, Device: f.Device, Port: f.Port, Candidates: f.Candidates,
-			Count: f.Count, Of: f.Of, Evidence: f.Evidence, Otherwise: f.Kind.Otherwise(), Packets: byFile(f.Packets[:min(len(f.Packets), maxPackets)]),
+			Count: f.Count, Of: f.Of, Unit: f.Kind.Unit(), Evidence: f.Evidence, Otherwise: f.Kind.Otherwise(), Packets: byFile(f.Packets[:min(len(f.Packets), maxPackets)]),
 		}
 		if f.To != 0 {
 			one.From, one.To = stamp(f.From), stamp(f.To)

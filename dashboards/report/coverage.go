@@ -90,6 +90,11 @@ type CellCoverage struct {
 	tags    bool    // some signal has tags
 }
 
+// Legend explains the columns of cells.
+func (c *Coverage) Legend() string {
+	return "untouched: no hop replaced the tag; trimmed: the tag stands for a part of the path; without a tag: senders do not tag all packets, or a device strips tags; not capable: empty or invalid reflections, which say that the path does not support CSIG"
+}
+
 // Share returns n as a share of the cell's observations.
 func (c *CellCoverage) Share(n uint64) float64 {
 	return query.ZeroNaN(float64(n) / float64(c.Observations))

@@ -30,7 +30,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	}
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		fmt.Fprintf(b, "* **%s: %s**, %s: %s. %d of %d observations", f.Severity, f.Kind, plain(f.Subject), plain(f.Evidence), f.Count, f.Of)
+		fmt.Fprintf(b, "* **%s: %s**, %s: %s. %d of %d %s", f.Severity, f.Kind, plain(f.Subject), plain(f.Evidence), f.Count, f.Of, f.Unit)
 		if f.From != "" {
 			fmt.Fprintf(b, ", %s to %s", f.From, f.To)
 		} else {
@@ -164,7 +164,7 @@ func (c *Coverage) markdown(w io.Writer) {
 	if len(c.Cells) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\n| source | destination | observations | untouched | trimmed | packets with a tag | without | not capable |\n|---|---|---:|---:|---:|---:|---:|---:|\n")
+	fmt.Fprintf(w, "\n%s.\n\n| source | destination | observations | untouched | trimmed | packets with a tag | without | not capable |\n|---|---|---:|---:|---:|---:|---:|---:|\n", c.Legend())
 	for i := range c.Cells {
 		one := &c.Cells[i]
 		fmt.Fprintf(w, "| %s | %s | %d | %s | %s | %d | %d | %d |\n", plain(one.Src), plain(one.Dst), one.Observations,

@@ -158,6 +158,7 @@ type Finding struct {
 	To         string    `json:"to,omitempty"`
 	Count      uint64    `json:"count"`
 	Of         uint64    `json:"of"`
+	Unit       string    `json:"unit"` // of both
 	Evidence   string    `json:"evidence"`
 	Otherwise  string    `json:"otherwise"`
 	Packets    []Packets `json:"packets"` // the first few, to open in Wireshark

@@ -96,7 +96,7 @@ func sample(t testing.TB, groups int) *report.Report {
 		Findings: report.Findings([]finding.Finding{{
 			Kind: finding.ForgedValue, Subject: "10.0.0.1", Count: 3, Of: 9, From: 1, To: 2, Evidence: "<img src=x>",
 			Packets: []finding.Packet{{File: "a", Number: 1}, {File: "a", Number: 2}, {File: "b", Number: 7}},
-		}}),
+		}, {Kind: finding.TapLoss, Subject: "tap2", Count: 3, Of: 9, Evidence: "lost"}}),
 		Unknown: []string{"<u>"},
 	}
 	if err := r.Coverage.Cover(t.Context(), memory, named{}, []report.CellPackets{{Src: 1, Dst: 2, Tagged: 3, Untagged: 1}, {Src: 9999, Dst: 1, Incapable: 4}, {Src: 9998, Dst: 1, Untagged: 5}}); err != nil {
