@@ -72,6 +72,7 @@ the next file. Compressed files cannot be followed.`,
 	f.out.add(cmd, "ndjson", "json", "table")
 	f.annotate.add(cmd, "annotate", "also copy the packets to a pcapng `FILE`, with comments on those that carry CSIG; a packet without a time gets 1970 there")
 	flags.BoolVar(&f.follow, "follow", false, "wait for more at the end of a growing file, and for the next files of a rotating capture program")
+	exclusive(flags, "follow", "out")
 	return cmd
 }
 

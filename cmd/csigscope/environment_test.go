@@ -91,6 +91,12 @@ func TestExclusiveFlags(t *testing.T) {
 	t.Setenv("CSIGSCOPE_QUERY_CELLS_FROM", "2026-01-05T09:30:00Z")
 	t.Setenv("CSIGSCOPE_QUERY_CELLS_TO", "2026-01-05T09:31:00Z")
 	t.Setenv("CSIGSCOPE_QUERY_CELLS_SINCE", "15m")
+	t.Setenv("CSIGSCOPE_QUERY_COVERAGE_SIGNAL", "min_abw")
+	t.Setenv("CSIGSCOPE_QUERY_COVERAGE_BY", "cell")
+	t.Setenv("CSIGSCOPE_QUERY_EXPORT_TABLE", "findings")
+	t.Setenv("CSIGSCOPE_QUERY_EXPORT_LEVEL", "device")
+	t.Setenv("CSIGSCOPE_QUERY_EXPORT_SRC", "rack1")
+	t.Setenv("CSIGSCOPE_REPLAY_FABRIC", "fabric.yaml")
 	t.Setenv("CSIGSCOPE_EMIT_DUMP", "true")
 	t.Setenv("CSIGSCOPE_EMIT_SCENARIO_FILE", "mine.yaml")
 	for line, want := range map[string]string{
@@ -98,6 +104,13 @@ func TestExclusiveFlags(t *testing.T) {
 		"query cells --store embedded --from 2026-01-05T09:00:00Z": "from store to",
 		"query cells --to 2026-01-05T09:40:00Z":                    "from server store to",
 		"query cells --windows 5":                                  "server store windows",
+		"query coverage --by window":                               "by",
+		"query coverage --by cell":                                 "by signal",
+		"query coverage --step 1s":                                 "signal step",
+		"query export --table flows":                               "src table",
+		"query export --table windows":                             "level src table",
+		"query export --step 1s":                                   "level src step",
+		"replay --scenario ring":                                   "scenario",
 		"emit --list":                                              "list scenario-file",
 		"emit --out captures":                                      "dump out scenario-file",
 		"emit --scenario ring":                                     "dump scenario",

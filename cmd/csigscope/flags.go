@@ -56,6 +56,13 @@ func exclusive(flags *pflag.FlagSet, names ...string) {
 	}
 }
 
+// needless notes that a value of a flag, "table=flows", cannot be used with other flags.
+func needless(flags *pflag.FlagSet, with string, names ...string) {
+	for _, name := range names {
+		_ = flags.SetAnnotation(name, exclusiveNote, append(flags.Lookup(name).Annotations[exclusiveNote], with)) // the flag exists
+	}
+}
+
 // flagsFromEnvironment sets each flag that is not on the command line from its variable, if
 // there is one, unless the command line has a flag that excludes it, and warns of unknown variables.
 func flagsFromEnvironment(cmd *cobra.Command) error {
@@ -64,13 +71,18 @@ func flagsFromEnvironment(cmd *cobra.Command) error {
 	}
 	var failed error
 	flags := cmd.Flags()
-	given := make(map[string]bool) // on the command line
-	flags.Visit(func(f *pflag.Flag) { given[f.Name] = true })
+	given, notes := make(map[string]bool), make(map[string]bool) // on the command line, and the notes there
+	flags.Visit(func(f *pflag.Flag) {
+		given[f.Name], given[f.Name+"="+f.Value.String()] = true, true
+		for _, other := range f.Annotations[exclusiveNote] {
+			notes[other] = true
+		}
+	})
 	flags.VisitAll(func(f *pflag.Flag) {
 		name := variable(cmd, f)
 		value, ok := os.LookupEnv(name)
 		excluded := slices.ContainsFunc(f.Annotations[exclusiveNote], func(other string) bool { return given[other] })
-		if !ok || given[f.Name] || excluded || failed != nil {
+		if !ok || given[f.Name] || excluded || notes[f.Name+"="+value] || failed != nil {
 			return
 		}
 		if err := flags.Set(f.Name, value); err != nil {

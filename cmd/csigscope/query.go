@@ -226,6 +226,8 @@ range is whole minutes whose rows are stored, else of 1s. Cells with the lowest 
 	flags.DurationVar(&q.Step, "step", time.Second, "with --by window: length of the answer's windows")
 	flags.DurationVar(&q.Resolution, "resolution", 0, "length of the stored windows to read, default the coarsest that fits")
 	flags.StringVar(&by, "by", "window", "window or cell")
+	needless(flags, "by=window", "signal", "src", "dst")
+	needless(flags, "by=cell", "step")
 	before(cmd, func([]string) error {
 		switch {
 		case by != "window" && by != "cell":

@@ -387,6 +387,10 @@ table has too many rows or takes too long, export writes its first rows and exit
 	cmd.Flags().StringVar(&what, "table", "cells", "cells, windows, flows or findings")
 	addStep(cmd)
 	addWindows(cmd, 1)
+	for _, name := range []string{"flows", "findings"} {
+		_, parameters, _ := exportOf(name)
+		needless(cmd.Flags(), "table="+name, slices.DeleteFunc(slices.Clone(cellParameters), func(p string) bool { return slices.Contains(parameters, p) })...)
+	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		table, parameters, ok := exportOf(what)
 		if !ok {

@@ -132,19 +132,21 @@ without files; the scenario is its identity. --set changes its keys, as for emit
   csigscope replay tap1.pcapng --pace 1 --fine 10ms
   csigscope replay --scenario overlay --store none
   csigscope replay tap1.pcapng --store clickhouse://csigscope@db.example:9440/csigscope?secure=true`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if !f.scenario.chosen() {
-				return filesArgs(cmd, args)
-			}
-			if len(args) > 0 || f.network.fabric != "" {
-				return usageError{errors.New("a scenario has its own fabric and is replayed by itself: leave out files and --fabric")}
-			}
-			return nil
-		},
 		RunE: f.run,
 	}
+	before(cmd, func(args []string) error { // not in Args, which flags of the environment come after
+		if !f.scenario.chosen() {
+			return filesArgs(cmd, args)
+		}
+		if len(args) > 0 || f.network.fabric != "" {
+			return errors.New("a scenario has its own fabric and is replayed by itself: leave out files and --fabric")
+		}
+		return nil
+	})
 	f.network.add(cmd.Flags())
 	f.scenario.add(cmd.Flags(), "", " to simulate instead of reading files")
+	exclusive(cmd.Flags(), "scenario", "fabric")
+	exclusive(cmd.Flags(), "scenario-file", "fabric")
 	f.pipeline.add(cmd)
 	addStoreFlag(cmd, &f.dsn)
 	cmd.Flags().Lookup("store").Usage = "where to store: none (only print the summary), " + storeTargets
