@@ -217,16 +217,17 @@ func (c *Captures) write(ctx context.Context, n *numbers, e *replay.Examined) (*
 		OnsetRatio: c.Thresholds.Onset, ClearRatio: c.Thresholds.Clear,
 		Findings: report.Findings(e.Findings), Counts: countsOf(n.result, e),
 	}
+	data := &cellsOnce{Data: n.data}
 	names := c.Fabric.Names() // only now: without a fabric file, groups are the prefixes that were met
 	var err error
-	if doc.Signals, err = report.Signals(ctx, n.data, names, c.Domain); err != nil {
+	if doc.Signals, err = report.Signals(ctx, data, names, c.Domain); err != nil {
 		return nil, err
 	}
 	ways := make([]report.CellPackets, len(e.Ways))
 	for i, w := range e.Ways {
 		ways[i] = report.CellPackets{Src: w.Src, Dst: w.Dst, Tagged: w.Tagged, Untagged: w.Untagged, Incapable: w.Incapable}
 	}
-	if err := doc.Coverage.Cover(ctx, n.data, names, ways); err != nil {
+	if err := doc.Coverage.Cover(ctx, data, names, ways); err != nil {
 		return nil, err
 	}
 	doc.Coverage.SetTaps(n.taps, c.Taps)
@@ -237,15 +238,41 @@ func (c *Captures) write(ctx context.Context, n *numbers, e *replay.Examined) (*
 	if c.Fabric.TopologyRevision() != "" {
 		ground.Fabric = c.Fabric
 	}
-	if doc.Verdict, err = report.Judge(ctx, n.data, ground, &doc.Coverage); err != nil {
+	if doc.Verdict, err = report.Judge(ctx, data, ground, &doc.Coverage); err != nil {
 		return nil, err
 	}
 	doc.Unknown = append(c.unknown(n.result, e), n.unknown...)
-	missed, err := report.MissedPeriods(ctx, n.data, captureResolutions.Fine)
+	missed, err := report.MissedPeriods(ctx, data, captureResolutions.Fine)
 	if missed != "" {
 		doc.Unknown = append(doc.Unknown, missed)
 	}
 	return doc, err
+}
+
+// cellsOnce asks for the cells of a signal once, since a store adds them up from all rows, and
+// several parts of a report need them.
+type cellsOnce struct {
+	report.Data
+	mu    sync.Mutex
+	cells map[csig.Signal][]aggregate.CellStats
+}
+
+// Cells implements report.Totals.
+func (o *cellsOnce) Cells(ctx context.Context, signal csig.Signal) ([]aggregate.CellStats, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	cells, known := o.cells[signal]
+	if !known {
+		var err error
+		if cells, err = o.Data.Cells(ctx, signal); err != nil {
+			return nil, err
+		}
+		if o.cells == nil {
+			o.cells = make(map[csig.Signal][]aggregate.CellStats)
+		}
+		o.cells[signal] = cells
+	}
+	return slices.Clone(cells), nil
 }
 
 // countsOf counts packets and observations by outcome.
