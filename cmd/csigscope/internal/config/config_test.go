@@ -475,13 +475,13 @@ func TestBytes(t *testing.T) {
 
 func TestDuration(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{"14d": "14d", "36h": "36h", "90m": "1h30m", "60s": "1m", "1500ms": "1.5s", "0s": "0s", "24h": "1d"} {
+	for text, want := range map[string]string{"14d": "14d", "36h": "36h", "90m": "1h30m", "60s": "1m", "1500ms": "1.5s", "0s": "0s", "24h": "1d", "106751d": "106751d", "1572864h": "65536d"} {
 		var d Duration
 		if err := d.Set(text); err != nil || d.String() != want {
 			t.Errorf("%s is %q, want %q: %v", text, d, want, err)
 		}
 	}
-	for _, text := range []string{"", "soon", "-1s", "5", "1.5d", "99999d"} {
+	for _, text := range []string{"", "soon", "-1s", "5", "1.5d", "106752d", "99999999999999999999d"} {
 		if err := new(Duration).Set(text); err == nil {
 			t.Errorf("%q is taken", text)
 		}

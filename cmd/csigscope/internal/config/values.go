@@ -123,7 +123,10 @@ func parseDuration(text string) (time.Duration, error) {
 	if !ok {
 		return time.ParseDuration(text)
 	}
-	days, err := strconv.ParseUint(digits, 10, 16)
+	days, err := strconv.ParseUint(digits, 10, 64)
+	if days > uint64(math.MaxInt64/day) {
+		return 0, errors.New("exceeds 292 years")
+	}
 	return time.Duration(days) * day, err
 }
 
