@@ -30,7 +30,10 @@ forget have no such answer: they print their rows, without age and completeness,
 than any other; a type_N that sums or counts over hops has none.
 
 Without a time range, the store answers with all its rows, and a collector with its last windows,
-or for flows and findings with its last stored hour. --since, or --from and --to, ask for history.`,
+or for flows and findings with its last stored hour. --since, or --from and --to, ask for history.
+
+Flags for several names separate them by commas. A name with a comma is written in double quotes,
+as in CSV: --src '"rack1,2"'.`,
 		Example: `  csigscope query extent
   csigscope query cells --signal min_abw_ratio --state congested
   csigscope query cells --since 15m --sort -heavy -o wide
