@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"encoding/binary"
 	"fmt"
 	"reflect"
 	"slices"
@@ -31,6 +32,29 @@ func TestHonestDevice(t *testing.T) {
 			}
 			if c.Matched < c.After*98/100 || c.Updated < 100 {
 				t.Errorf("%s: few packets are judged: %+v", layout, c)
+			}
+		}
+	}
+}
+
+// A frame that is padded on one link only, as a short one whose tag was removed, is the same packet.
+func TestPadding(t *testing.T) {
+	t.Parallel()
+	const etherARP = 0x0806
+	for name, etherType := range map[string]uint16{"IP": etherIPv4, "ARP": etherARP} {
+		l := newLab(t, layouts[0], 1)
+		var flights []flight
+		var in, out [][]byte
+		for n := range byte(50) {
+			f := flight{ip: make([]byte, 28), tagged: true, tag: csig.Tag{Layout: layouts[0], S: 9, LM: 3}}
+			f.ip[0], f.ip[3], f.ip[9], f.ip[19], f.ip[27] = 0x45, 28, protoUDP, n, 1
+			frame := l.frame(&f, 1)
+			binary.BigEndian.PutUint16(frame[16:], etherType)
+			flights, in, out = append(flights, f), append(in, frame), append(out, append(slices.Clone(frame), make([]byte, 60-len(frame))...))
+		}
+		for _, r := range []*Report{l.judgeFrames(flights, flights, in, out), l.judgeFrames(flights, flights, out, in)} {
+			if broken(r) != "" || r.Counts.Matched != 50 || r.Counts.Trimmed > 0 {
+				t.Errorf("%s: breaks %q: %+v", name, broken(r), r.Counts)
 			}
 		}
 	}

@@ -12,7 +12,7 @@
 //
 //	IPv4   addresses, protocol, identification, fragment, length, all behind the header
 //	IPv6   addresses, next header, flow label, length, all behind the header
-//	other  all that follows the last EtherType of L2
+//	other  all that follows the last EtherType of L2, without zeros at the end, which may be padding
 //
 // Everything of L2, DSCP and ECN, TTL or hop limit and the header checksum are left out. Equal
 // packets (retransmissions, repeated acknowledgements) belong to one flow, and a device keeps a

@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/maphash"
@@ -104,6 +105,7 @@ func (i *identifier) of(etherType uint16, packet []byte, missing int, inner *dec
 	case !isIP && len(packet) == 0:
 		return id, 0, false
 	case !isIP:
+		packet = bytes.TrimRight(packet, "\x00") // links pad short frames
 		id.whole = i.mix(uint64(etherType), i.hash(i.limit(packet)))
 		id.head = id.whole
 		return id, len(packet) + missing, true
