@@ -97,6 +97,7 @@ func TestExclusiveFlags(t *testing.T) {
 	t.Setenv("CSIGSCOPE_QUERY_EXPORT_LEVEL", "device")
 	t.Setenv("CSIGSCOPE_QUERY_EXPORT_SRC", "rack1")
 	t.Setenv("CSIGSCOPE_REPLAY_FABRIC", "fabric.yaml")
+	t.Setenv("CSIGSCOPE_DECODE_OUT", "out.json")
 	t.Setenv("CSIGSCOPE_EMIT_DUMP", "true")
 	t.Setenv("CSIGSCOPE_EMIT_SCENARIO_FILE", "mine.yaml")
 	for line, want := range map[string]string{
@@ -110,6 +111,7 @@ func TestExclusiveFlags(t *testing.T) {
 		"query export --table flows":                               "src table",
 		"query export --table windows":                             "level src table",
 		"query export --step 1s":                                   "level src step",
+		"decode --follow":                                          "follow",
 		"replay --scenario ring":                                   "scenario",
 		"emit --list":                                              "list scenario-file",
 		"emit --out captures":                                      "dump out scenario-file",
@@ -129,6 +131,15 @@ func TestExclusiveFlags(t *testing.T) {
 		if got := strings.Join(set, " "); got != want {
 			t.Errorf("%s: flags %s are set, want %s", line, got, want)
 		}
+	}
+}
+
+// TestScenarioBesideFiles: a scenario in the environment does not take the place of files.
+func TestScenarioBesideFiles(t *testing.T) {
+	t.Parallel()
+	r := runBinary(t, append(os.Environ(), "CSIGSCOPE_REPLAY_SCENARIO=quickstart"), "replay", "none.pcap", "--store", "none")
+	if r.code != exitUsage || !strings.Contains(r.stderr, "leave out files") {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
 	}
 }
 

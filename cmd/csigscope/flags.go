@@ -43,7 +43,8 @@ func variable(cmd *cobra.Command, f *pflag.Flag) string {
 	return strings.ToUpper(strings.NewReplacer(" ", "_", "-", "_").Replace(path + " " + f.Name))
 }
 
-// exclusiveNote is the annotation of a flag that holds the names of flags that cannot be used with it.
+// exclusiveNote is the annotation of a flag that holds what cannot be used with it: names of flags, and
+// values of flags as NAME=VALUE.
 const exclusiveNote = "csigscope_exclusive"
 
 // exclusive notes flags that cannot be used together, so that one on the command line takes
