@@ -147,20 +147,20 @@ func (a *control) serve(next http.Handler, out http.ResponseWriter, r *http.Requ
 }
 
 // admit reports whether q may proceed, and answers it otherwise.
-func (a *control) admit(q *request, w http.ResponseWriter, r *http.Request) bool {
+func (a *control) admit(q *request, w *StatusWriter, r *http.Request) bool {
 	s := a.settings.Load()
 	if err := a.check(r); err != nil {
-		return a.refuse(q, w, http.StatusForbidden, foreignOrigin, err.Error())
+		return a.refuse(q, w, r, http.StatusForbidden, foreignOrigin, err.Error())
 	}
 	if s.origins.preflight(w, r) {
 		q.refusal.Store(uint32(preflight))
 		return false
 	}
 	if err := s.origins.check(r); err != nil {
-		return a.refuse(q, w, http.StatusForbidden, foreignOrigin, err.Error())
+		return a.refuse(q, w, r, http.StatusForbidden, foreignOrigin, err.Error())
 	}
 	if name := credentialIn(r.URL.RawQuery); name != "" {
-		return a.refuse(q, w, http.StatusBadRequest, credentialInURL,
+		return a.refuse(q, w, r, http.StatusBadRequest, credentialInURL,
 			"parameter \""+name+"\": credentials do not belong in URLs, which are logged: send the header Authorization: Bearer TOKEN")
 	}
 	if a.open(r) {
@@ -169,7 +169,7 @@ func (a *control) admit(q *request, w http.ResponseWriter, r *http.Request) bool
 		return false
 	}
 	if p := q.peer; p.Role != Admin && (p.Role != Read || strings.HasPrefix(r.URL.Path, AdminPath)) {
-		return a.refuse(q, w, http.StatusForbidden, forbidden, "this needs the role admin: use a credential with that role")
+		return a.refuse(q, w, r, http.StatusForbidden, forbidden, "this needs the role admin: use a credential with that role")
 	}
 	key, among := q.peer.Name, &s.named
 	if q.peer.Credential == "" {
@@ -179,7 +179,7 @@ func (a *control) admit(q *request, w http.ResponseWriter, r *http.Request) bool
 	q.account.requests.Add(1)
 	q.account.role.Store(&q.peer.Role)
 	if why, limited := q.account.begin(a.now(), &s.limits, q.open); limited != nil {
-		return a.limit(q, w, why, limited)
+		return a.limit(q, w, r, why, limited)
 	}
 	q.counted = !q.open
 	return true
@@ -188,16 +188,16 @@ func (a *control) admit(q *request, w http.ResponseWriter, r *http.Request) bool
 // identify determines the client of a request. Requests with wrong credentials are limited by
 // address. Requests with a valid one never are, whoever shares the address: tokens are too long
 // to guess, and checking one costs less than refusing it.
-func (a *control) identify(q *request, s *settings, w http.ResponseWriter, r *http.Request) bool {
+func (a *control) identify(q *request, s *settings, w *StatusWriter, r *http.Request) bool {
 	peer, err := a.gate.Identify(r)
 	if err != nil {
 		account := s.addresses.get(q.address, a.now())
 		defer account.release()
 		if wait := take(account.failures, a.now()); wait > 0 {
-			return a.limit(q, w, failures, &LimitError{Detail: "too many requests without a valid credential came from this address", Retry: wait})
+			return a.limit(q, w, r, failures, &LimitError{Detail: "too many requests without a valid credential came from this address", Retry: wait})
 		}
 		w.Header().Set("WWW-Authenticate", `Bearer realm="csigscope"`)
-		return a.refuse(q, w, http.StatusUnauthorized, unauthenticated, err.Error())
+		return a.refuse(q, w, r, http.StatusUnauthorized, unauthenticated, err.Error())
 	}
 	q.peer = peer
 	q.stillHas = func() bool {
@@ -208,14 +208,15 @@ func (a *control) identify(q *request, s *settings, w http.ResponseWriter, r *ht
 }
 
 // limit refuses a request that may be retried later.
-func (a *control) limit(q *request, w http.ResponseWriter, why refusal, l *LimitError) bool {
+func (a *control) limit(q *request, w *StatusWriter, r *http.Request, why refusal, l *LimitError) bool {
 	w.Header().Set("Retry-After", l.RetryAfter())
-	return a.refuse(q, w, http.StatusTooManyRequests, why, l.Detail)
+	return a.refuse(q, w, r, http.StatusTooManyRequests, why, l.Detail)
 }
 
-func (a *control) refuse(q *request, w http.ResponseWriter, code int, why refusal, detail string) bool {
+func (a *control) refuse(q *request, w *StatusWriter, r *http.Request, code int, why refusal, detail string) bool {
 	q.refusal.Store(uint32(why))
-	WriteProblem(w, code, detail)
+	w.Status = code // as counted and logged: the status of a refused gRPC call is 200
+	refuse(w, r, code, detail)
 	return false
 }
 

@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"connectrpc.com/connect"
 )
 
 // WriteProblem writes an error response in the format of RFC 9457, with caching disabled.
@@ -25,6 +27,26 @@ func WriteProblem(w http.ResponseWriter, code int, detail string, errors ...Prob
 		Detail string          `json:"detail,omitempty"`
 		Errors []ProblemDetail `json:"errors,omitempty"`
 	}{http.StatusText(code), code, detail, errors})
+}
+
+// calls writes refusals in the protocol of a call: gRPC, gRPC-Web or Connect. Their clients read other
+// answers by the HTTP status alone, and take 429 for a server that is away.
+var calls = connect.NewErrorWriter(connect.WithRequireConnectProtocolHeader())
+
+// callCodes are the codes of calls for the statuses of refusals.
+var callCodes = map[int]connect.Code{
+	http.StatusBadRequest: connect.CodeInvalidArgument, http.StatusUnauthorized: connect.CodeUnauthenticated,
+	http.StatusForbidden: connect.CodePermissionDenied, http.StatusTooManyRequests: connect.CodeResourceExhausted,
+}
+
+// refuse answers a call with an error of its protocol, and other requests with a problem.
+func refuse(w http.ResponseWriter, r *http.Request, status int, detail string) {
+	if !calls.IsSupported(r) {
+		WriteProblem(w, status, detail)
+		return
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	_ = calls.Write(w, r, connect.NewError(callCodes[status], errors.New(detail))) // a client that left reads no error
 }
 
 // ProblemDetail describes one invalid part of a request.

@@ -264,7 +264,7 @@ func (s *Server) Guard(next http.Handler) http.Handler {
 		}
 		if err != nil {
 			s.cfg.Refused(ForeignOrigin, slog.String("address", r.RemoteAddr), slog.String("error", Truncated(err.Error())))
-			WriteProblem(w, http.StatusForbidden, err.Error())
+			refuse(w, r, http.StatusForbidden, err.Error())
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -172,7 +172,16 @@ func refusal(err error) error {
 			}
 		}
 	}
+	if status := statuses[refused.Code()]; status != 0 && connect.IsWireError(err) {
+		return newError(&wire.Problem{Title: http.StatusText(status), Status: uint32(status), Detail: refused.Message()}, refused.Meta())
+	}
 	return err
+}
+
+// statuses are the HTTP statuses of calls that the server refuses before they reach the API.
+var statuses = map[connect.Code]int{
+	connect.CodeInvalidArgument: http.StatusBadRequest, connect.CodeUnauthenticated: http.StatusUnauthorized,
+	connect.CodePermissionDenied: http.StatusForbidden, connect.CodeResourceExhausted: http.StatusTooManyRequests,
 }
 
 // Cells returns a page of cells.

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,6 +31,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/ingest/edge"
+	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
 var begin = time.Date(2026, 1, 20, 9, 0, 0, 0, time.UTC)
@@ -262,6 +265,10 @@ func TestWatchLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var attempts []http.HandlerFunc
 		c, err := client.New("http://server", &http.Client{Transport: transport(func(w http.ResponseWriter, r *http.Request) {
+			if len(attempts) == 0 {
+				edge.WriteProblem(w, http.StatusGone, "more attempts than expected")
+				return
+			}
 			next := attempts[0]
 			attempts = attempts[1:]
 			next(w, r)
@@ -279,6 +286,17 @@ func TestWatchLimited(t *testing.T) {
 				edge.WriteProblem(w, status, "")
 			}
 		}
+		guard := func(auth edge.Auth) http.HandlerFunc {
+			access := &edge.Access{Settings: edge.Settings{Limits: edge.Limits{Requests: 1. / 60, Burst: 1}}}
+			s, err := edge.New(edge.Config{Auth: &auth, Access: access, Refused: func(edge.Reason, ...slog.Attr) {}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.Guard(http.HandlerFunc(ended.ServeHTTP)).ServeHTTP
+		}
+		clients := filepath.Join(t.TempDir(), "clients")
+		edgetest.WriteTokens(t, clients, edgetest.TokenLine("te", "read", "secret", ""))
+		limited, strict := guard(edge.Auth{Anonymous: edge.Peer{Name: "anonymous", Role: edge.Read}}), guard(edge.Auth{Clients: clients})
 		for _, tt := range []struct {
 			attempts []http.HandlerFunc
 			least    []time.Duration // of the waits
@@ -286,6 +304,7 @@ func TestWatchLimited(t *testing.T) {
 		}{
 			{[]http.HandlerFunc{refuse(429, "7")}, nil, 429},
 			{[]http.HandlerFunc{ended.ServeHTTP, refuse(429, "7"), away, refuse(401, "")}, []time.Duration{9 * time.Second, 7 * time.Second, time.Second / 2}, 401},
+			{[]http.HandlerFunc{limited, limited, strict}, []time.Duration{9 * time.Second, 50 * time.Second}, 401},
 			{[]http.HandlerFunc{refuse(503, "8"), away, refuse(429, "soon"), refuse(404, "")}, []time.Duration{8 * time.Second, time.Second / 2, time.Second / 2}, 404},
 		} {
 			attempts, waits = tt.attempts, nil
