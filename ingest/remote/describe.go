@@ -144,9 +144,12 @@ func (c *Client) descriptionFile(id uint64) string {
 // an epoch, and a crash leaves two: they become one. If the disk does not take that one, it stays in
 // memory, and the next process joins the files again.
 func (c *Client) openDescriptions() error {
-	names, err := filepath.Glob(filepath.Join(c.cfg.Dir, descriptionPrefix+"*"))
+	names, err := fs.Glob(os.DirFS(c.cfg.Dir), descriptionPrefix+"*")
 	if err != nil {
 		return err
+	}
+	for i := range names {
+		names[i] = filepath.Join(c.cfg.Dir, names[i])
 	}
 	written := func(name string) time.Time {
 		info, err := os.Stat(name)

@@ -153,9 +153,10 @@ func TestManyEpochs(t *testing.T) {
 }
 
 // TestKeptDescriptions: the spool keeps the descriptions of the latest epochs, by the order in which they
-// came, whatever the clock says.
+// came, whatever the clock says and whatever its folder is called.
 func TestKeptDescriptions(t *testing.T) {
 	client := clientConfig(t, "http://127.0.0.1:1")
+	client.Dir = filepath.Join(client.Dir, "rack[1]")
 	client.Logger = nil
 	c, err := OpenClient(client)
 	if err != nil {
