@@ -150,14 +150,23 @@ func expectedProducers(known []store.Producer, taps []table.Producer, silent, pl
 // exporter, and that of its tap, such as eth1 of host1/eth1/0 (credential, interface, ring). A
 // credential may be followed by an instance.
 func configuredAs(producer string) (names []string) {
-	exporter, _, _ := strings.Cut(producer, "/")
-	names = []string{exporter}
+	names = exportersOf(producer)
 	for rest, more := producer, true; more; _, rest, more = strings.Cut(rest, "/") {
 		names = append(names, rest)
 		if at := strings.LastIndexByte(rest, '/'); at >= 0 {
 			if _, err := strconv.ParseUint(rest[at+1:], 10, 16); err == nil {
 				names = append(names, rest[:at])
 			}
+		}
+	}
+	return names
+}
+
+// exportersOf returns the names that the exporter of a producer may have. They may contain slashes, as URIs do.
+func exportersOf(producer string) (names []string) {
+	for at, c := range producer + "/" {
+		if c == '/' {
+			names = append(names, producer[:at])
 		}
 	}
 	return names
@@ -186,8 +195,7 @@ func (c *collector) down(began time.Time, silent []table.Producer) []string {
 func downProducers(silent []table.Producer, taps map[uint64]bool, gone map[string]bool) (list []string) {
 	for _, p := range silent {
 		up, tap := taps[p.ID]
-		exporter, _, _ := strings.Cut(p.Name, "/")
-		if tap && !up || !tap && gone[exporter] {
+		if tap && !up || !tap && slices.ContainsFunc(exportersOf(p.Name), func(name string) bool { return gone[name] }) {
 			list = append(list, p.Name)
 		}
 	}

@@ -15,10 +15,10 @@ import (
 // because an exporter shares its name.
 func TestDownProducers(t *testing.T) {
 	silent := []table.Producer{
-		{ID: 1, Name: "eth0"}, {ID: 2, Name: "eth1"}, {ID: 3, Name: "host1/p0"}, {ID: 4, Name: "host2/p0"}, {ID: 5, Name: "host2"}, {ID: 6, Name: "host3"}, {ID: 7, Name: "eth0"},
+		{ID: 1, Name: "eth0"}, {ID: 2, Name: "eth1"}, {ID: 3, Name: "host1/p0"}, {ID: 4, Name: "host2/p0"}, {ID: 5, Name: "host2"}, {ID: 6, Name: "host3"}, {ID: 7, Name: "eth0"}, {ID: 8, Name: "spiffe://dc/host4/p0/0"},
 	}
-	got := downProducers(silent, map[uint64]bool{1: true, 2: false}, map[string]bool{"eth0": false, "eth1": true, "host1": false, "host2": true})
-	if want := []string{"eth1", "host2/p0", "host2"}; !slices.Equal(got, want) {
+	got := downProducers(silent, map[uint64]bool{1: true, 2: false}, map[string]bool{"eth0": false, "eth1": true, "host1": false, "host2": true, "spiffe://dc/host4": true, "host": true})
+	if want := []string{"eth1", "host2/p0", "host2", "spiffe://dc/host4/p0/0"}; !slices.Equal(got, want) {
 		t.Errorf("%v are down, want %v", got, want)
 	}
 	if got := downProducers(silent[:1], map[uint64]bool{1: true}, map[string]bool{"eth0": true}); got != nil {
@@ -46,6 +46,9 @@ func TestExpectedProducers(t *testing.T) {
 		{"one host of several", []store.Producer{
 			{ID: 3, Name: "host1/eth7/0"}, {ID: 4, Name: "host1/eth7/1"},
 		}, nil, []string{"eth7", "host1/eth7", "host2/eth7"}, []string{"eth0", "eth1", "host1/eth7/0", "host1/eth7/1", "host2/eth7"}},
+		{"named by a URI", []store.Producer{
+			{ID: 3, Name: "spiffe://dc/host1/eth7/0"},
+		}, []string{"spiffe://dc/host1", "spiffe://dc/host2"}, []string{"eth7"}, []string{"eth0", "eth1", "spiffe://dc/host1/eth7/0", "spiffe://dc/host2"}},
 		{"of another host", []store.Producer{{ID: 9, Name: "eth0"}}, nil, nil, []string{"eth0", "eth0", "eth1"}},
 		{"forgotten", []store.Producer{
 			{ID: 2, Name: "eth1", Forgotten: true},
