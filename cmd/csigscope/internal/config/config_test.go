@@ -210,6 +210,8 @@ func TestMistakes(t *testing.T) {
 		"export: {instance: " + strings.Repeat("n", 120) + ", taps: [{interface: eth0}]}":                            `line 1: export: taps[0]: the collector knows it by this name: stream "` + strings.Repeat("n", 64) + `": 129 bytes: expected 1 to 128: change its name or export.instance`,
 		"export: {instance: " + strings.Repeat("n", 122) + "}":                                                       "",
 		"export: {instance: " + strings.Repeat("n", 123) + "}":                                                       "line 1: export: instance: the collector knows taps as INSTANCE/TAP/RING: stream ",
+		"export: {instance: a/b}":                                                                                    `line 1: export: instance: "a/b": the collector knows taps as INSTANCE/TAP/RING: expected a name without a slash`,
+		"collect: {instance: a/b}":                                                                                   "",
 		`export: {instance: "a\u0001"}`:                                                                              `line 1: export: instance: the collector knows taps as INSTANCE/TAP/RING: stream: name "a\x01/x/255": expected printable characters`,
 		`export: {taps: [{interface: eth0, name: "a\u0001"}]}`:                                                       `line 1: export: taps[0]: the collector knows it by this name: stream: name "a\x01/255": expected printable characters`,
 		"export: {collectors: [\"http://collector.example:4319\"]}":                                                  "expected https",
