@@ -13,7 +13,8 @@ import (
 )
 
 // TestClockAhead: windows too far ahead are refused for good, so that the exporter's spool
-// drains, and lead to a finding and to gaps; windows within the limit are stored.
+// drains, and lead to a finding and to gaps; windows within the limit are stored. Windows that are too old
+// lead to gaps too.
 func TestClockAhead(t *testing.T) {
 	l, cfg := newLedger(), testConfig(t)
 	start := time.Now().Truncate(time.Second)
@@ -31,7 +32,7 @@ func TestClockAhead(t *testing.T) {
 		t.Helper()
 		for _, d := range ahead {
 			b := testBlock(rng, start.Add(d), 3)
-			if start.Add(d).UnixNano() > now.Load()+int64(aggregate.MaxAhead) {
+			if at := start.Add(d).UnixNano() - now.Load(); at > int64(aggregate.MaxAhead) || at < -int64(7*24*time.Hour) {
 				for _, n := range b.Observations {
 					refused += n
 				}
@@ -66,8 +67,8 @@ func TestClockAhead(t *testing.T) {
 	}
 	now.Add(int64(2 * time.Minute)) // the finding is due again, and the clock is correct by now
 	write(3 * time.Minute)
-	write(3 * time.Second)
-	if got := s.Stats().Total; found("1m0s") <= before || got.Refused[ReasonFuture] < 3 || l.taken() != 3 {
+	write(3*time.Second, -8*24*time.Hour, -30*365*24*time.Hour)
+	if got := s.Stats().Total; found("1m0s") <= before || got.Refused[ReasonFuture] < 3 || got.Refused[ReasonPast] != 2 || l.taken() != 3 {
 		t.Errorf("%d found, then %d, %d refused, %d blocks in the store", before, found("1m0s"), got.Refused[ReasonFuture], l.taken())
 	}
 	l.mu.Lock()

@@ -110,8 +110,8 @@ func (p *push) checkRecord(it *item, m *wire.Record) verdict {
 		return invalid(err)
 	}
 	v := p.checkTime(from, to)
-	// Windows ahead of this clock were refused, and no others will come for that time: their gap is stored.
-	if v != toStore && (m.GetGap() == nil || v.outcome != wire.Outcome_OUTCOME_FUTURE || from > p.now().Add(p.limits.MaxAge).UnixNano()) {
+	// Windows too far from this clock were refused, and no others will come for that time: their gap is stored.
+	if v != toStore && (m.GetGap() == nil || from > p.now().Add(p.limits.MaxAge).UnixNano()) {
 		return v
 	}
 	if err := p.checkFindings(it, m); err != nil {
