@@ -44,6 +44,7 @@ type incarnationState struct {
 	incarnation uint64
 	epochs      []uint64 // under which its runs were announced
 	dedup       dedupWindow
+	began, used time.Time // when its first and its last item came; used is zero after its end
 }
 
 const (
@@ -126,9 +127,14 @@ func (e *exporter) enter(at blockID, now time.Time) (state seqState, gone []uint
 		e.streams[at.producer] = s
 	}
 	s.used, s.ended = now, false
-	switch l := s.incarnation(at.incarnation); {
-	case l == nil:
+	l := s.incarnation(at.incarnation)
+	if l == nil {
 		return seqStale, gone, true
+	}
+	if l.used = now; l.began.IsZero() {
+		l.began = now
+	}
+	switch {
 	case at.seq == 0:
 		return seqNew, gone, true
 	default:
@@ -171,8 +177,28 @@ func (e *exporter) end(at blockID, epoch uint64) {
 	}
 	latest := &s.incarnations[len(s.incarnations)-1]
 	if n := len(latest.epochs); latest.incarnation == at.incarnation && (n == 0 || latest.epochs[n-1] == epoch) {
-		s.ended, e.full = true, time.Time{}
+		s.ended, e.full, latest.used = true, time.Time{}, time.Time{}
 	}
+}
+
+// overtaken returns when a later incarnation of a stream began, if that has sent something since the given one
+// came, still does, and began more than ahead before a window (Unix ns): then two processes write the stream,
+// since a process sends the windows of its predecessors first. Otherwise it returns zero.
+func (e *exporter) overtaken(at blockID, window int64, now time.Time, ahead time.Duration) (since time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.streams[at.producer]
+	own := s.find(at.incarnation)
+	if own == nil {
+		return time.Time{}
+	}
+	for _, l := range s.incarnations {
+		alive := l.used.After(own.began) && now.Sub(l.used) < streamSilence
+		if l.incarnation > at.incarnation && alive && window > l.began.Add(ahead).UnixNano() {
+			return l.began
+		}
+	}
+	return time.Time{}
 }
 
 // finish ends the work on an item whose number enter returned as new. A batch of which the sink

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -111,6 +112,9 @@ func (p *push) checkBlock(it *item, m *wire.Block, f *uniqueRows) verdict {
 	}
 	if v := p.begin(it, Producer); v != toStore {
 		return v
+	}
+	if since := p.e.overtaken(it.at, b.WindowStart, p.now(), p.limits.MaxAhead); !since.IsZero() {
+		return verdict{wire.Outcome_OUTCOME_FOREIGN, fmt.Errorf("another process writes this stream since %s: exporters that share a credential need an --instance each", since.UTC().Format(time.RFC3339))}
 	}
 	b.Source = aggregate.Source{Producer: it.at.producer, Incarnation: it.at.incarnation, Epoch: it.epoch}
 	b.Seq = it.at.seq

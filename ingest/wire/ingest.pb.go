@@ -67,8 +67,9 @@ const (
 	Outcome_OUTCOME_STALE Outcome = 7
 	// More streams than an exporter may have. A stream that has ended, or has sent nothing for 5 minutes,
 	// makes room for another.
-	Outcome_OUTCOME_STREAMS     Outcome = 8
-	Outcome_OUTCOME_FOREIGN     Outcome = 9  // the stream's producer belongs to another identity
+	Outcome_OUTCOME_STREAMS Outcome = 8
+	// The stream's producer belongs to another identity, or a later process of this one writes the stream.
+	Outcome_OUTCOME_FOREIGN     Outcome = 9
 	Outcome_OUTCOME_UNSUPPORTED Outcome = 10 // the collector does not take this kind
 	// More packets or bytes than a network can carry in the window, or a value outside of the
 	// range of its unit.
