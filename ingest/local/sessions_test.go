@@ -1,13 +1,17 @@
 package local_test
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/ingest/local"
@@ -284,6 +288,63 @@ func sessionMarks(t *testing.T) {
 	stop()
 	if err := wait(); err != nil || rounds == 0 {
 		t.Errorf("%d marks, %v", rounds, err)
+	}
+}
+
+// forgetful is a log that keeps nothing.
+type forgetful struct{ aggregate.Sink }
+
+func (forgetful) Commit(context.Context, []byte) error { return nil }
+func (forgetful) Marks() ([][]byte, error)             { return nil, nil }
+
+// TestSessionEndsEarly: the rows of a session have a name although it ends, with its tap, before its first round.
+func TestSessionEndsEarly(t *testing.T) { synctest.Test(t, sessionEndsEarly) }
+
+func sessionEndsEarly(t *testing.T) {
+	var p *local.Pipeline
+	named, wrote := map[uint64]string{}, map[string]bool{}
+	j := journals.New(journals.Config{
+		Log: forgetful{aggregate.Sinks{}},
+		Begin: func(sources map[aggregate.Source]bool, marks []local.Mark) {
+			for i := range marks {
+				named[marks[i].Source.Producer] = marks[i].Name
+			}
+			for source := range sources {
+				wrote[named[source.Producer]] = true
+			}
+		},
+		Records: journals.NewRecorder(journals.RecorderConfig{
+			Stats: func() []local.RingStats { return p.Stats().Rings }, Tap: func(string) journals.Tap { return nil }, Ending: func() bool { return false },
+			Writers: journals.Writers{
+				Taps: func(context.Context, []store.TapRow, []store.FindingRow) error { return nil },
+				Gaps: func(context.Context, []store.Gap) error { return nil },
+			},
+			Logger: slog.New(slog.DiscardHandler),
+		}),
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	m := mirror()
+	var err error
+	p, err = local.New(local.Config{Instance: "test", Interval: time.Hour, Journal: j}, tapsPlan(t, mirrorTap(m, 1, "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := contextWithStop(t)
+	wait := start(ctx, t, p)
+	until(t, "frames come", func() bool { return m.frames("others") > 10 })
+	m.mu.Lock()
+	m.names = append(m.names, "late")
+	m.mu.Unlock()
+	until(t, "frames of the session come", func() bool { return m.frames("late") > 10 })
+	if err := p.Reload(ctx, tapsPlan(t, tapOf("b", 0, tick())), nil); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if err := wait(); err != nil {
+		t.Fatal(err)
+	}
+	if !wrote["spine/late"] || wrote[""] {
+		t.Errorf("rows of %v, want none without a name", wrote)
 	}
 }
 

@@ -42,9 +42,9 @@ type Log interface {
 // Config configures a Journal.
 type Config struct {
 	Log Log
-	// Begin is called in each round before its rows are durable, with the sources of its blocks
-	// and the marks of the rings that may write more. End is called after the round. Either may
-	// be nil.
+	// Begin is called in each round before its rows are durable, with the sources of its blocks,
+	// the marks of the rings that may write more, and marks with the names of those that wrote and
+	// ended. End is called after the round. Either may be nil.
 	Begin func(wrote map[aggregate.Source]bool, marks []local.Mark)
 	End   func(context.Context, []local.Mark)
 
@@ -96,7 +96,7 @@ type round struct {
 // Commit implements local.Journal.
 func (j *Journal) Commit(ctx context.Context, marks []local.Mark) error {
 	if j.cfg.Begin != nil {
-		j.cfg.Begin(j.wrote, marks)
+		j.cfg.Begin(j.wrote, slices.Concat(marks, j.ended(marks)))
 	}
 	clear(j.wrote)
 	now := time.Now()
@@ -121,6 +121,18 @@ func (j *Journal) Commit(ctx context.Context, marks []local.Mark) error {
 		j.cfg.End(ctx, marks)
 	}
 	return nil
+}
+
+// ended returns marks with the names of the rings that wrote in this round and have no mark: a session may end before it
+// has been in one.
+func (j *Journal) ended(marks []local.Mark) (list []local.Mark) {
+	for _, s := range j.cfg.Records.cfg.Stats() {
+		marked := func(m local.Mark) bool { return m.Source.Producer == s.Wrote.Producer }
+		if j.wrote[s.Wrote] && !slices.ContainsFunc(marks, marked) {
+			list = append(list, local.Mark{Name: s.Name, Ring: s.Ring, Source: s.Wrote})
+		}
+	}
+	return list
 }
 
 func (j *Journal) count(now time.Time, err error) {
