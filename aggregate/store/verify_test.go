@@ -214,8 +214,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestVerifyFoldedGaps: windows that lack rows which a gap records are no fault, unless the gap is of
-// packets that were never taken.
+// TestVerifyFoldedGaps: windows that lack rows which a gap records, even one of an unknown run, are no fault, unless
+// the gap is of packets that were never taken.
 func TestVerifyFoldedGaps(t *testing.T) {
 	sequential(t)
 	s := verified(t, 1)
@@ -224,18 +224,22 @@ func TestVerifyFoldedGaps(t *testing.T) {
 	if err := s.migrator.Exec(t.Context(), "ALTER TABLE csigscope.partials_1s DELETE WHERE producer = 1 SETTINGS mutations_sync = 2"); err != nil {
 		t.Fatal(err)
 	}
+	unknown := second
+	unknown.Producer, unknown.Incarnation, unknown.Epoch, unknown.Resolution = 0, 0, 0, 0
+	later := unknown
+	later.From, later.To = from+int64(time.Hour), from+int64(2*time.Hour)
 	for _, test := range []struct {
 		reason string
+		lost   lossExtent
 		broken bool
-	}{{"", true}, {GapDrops, true}, {string(lostFull), false}} {
-		if test.reason != "" {
-			if err := s.sendGaps(t.Context(), gapsOf([]lossExtent{second}, test.reason, 9, time.Now())); err != nil {
-				t.Fatal(err)
-			}
+	}{{GapDrops, second, true}, {string(lostFull), second, false}, {string(lostFull), unknown, false}, {string(lostFull), later, true}} {
+		truncate(t, s, "gaps")
+		if err := s.sendGaps(t.Context(), gapsOf([]lossExtent{test.lost}, test.reason, 9, time.Now())); err != nil {
+			t.Fatal(err)
 		}
 		found := faults(t, s)
 		if (found[fold] > 0) != test.broken || (found["fine windows exceed their second"] > 0) != test.broken {
-			t.Errorf("with a gap %q: %v, want faults: %t", test.reason, found, test.broken)
+			t.Errorf("with a gap %q, %+v: %v, want faults: %t", test.reason, test.lost, found, test.broken)
 		}
 	}
 }

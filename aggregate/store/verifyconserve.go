@@ -25,7 +25,7 @@ const maxHoldings = 100_000
 // holdings reads the taps' counts of ended runs, and the observations missing in their gaps. It
 // skips runs that may have lost tap rows, and runs whose open windows were given up, which cannot be
 // compared; packets that were never accepted are in no row, and flows and findings are not compared.
-// A live run that is still going has not ended.
+// A live run that is still going has not ended. The gaps of unknown runs are those of the zero Source.
 func (v *verifier) holdings(ctx context.Context) error {
 	v.held = map[aggregate.Source]*holding{}
 	query := fmt.Sprintf(`SELECT producer, incarnation, epoch, %[8]s, least(started, oldest) > '%[2]s', least(started, oldest) > '%[3]s' FROM
@@ -35,7 +35,8 @@ INNER JOIN
 HAVING countIf(state = 'done') > 0 AND (countIf(mode = 'live') = 0 OR maxIf(at, state = 'done') > started)) AS r
 USING (producer, incarnation, epoch)
 WHERE (producer, incarnation, epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[1]s.current_gaps WHERE resolution_ns = 0 AND reason NOT IN %[5]s AND reason NOT IN %[7]s AND log_class NOT IN ('%[9]s', '%[10]s') OR reason = '%[6]s')
-ORDER BY started DESC LIMIT %[4]d`, v.database, v.outlived(secondTable), v.outlived(minuteTable), maxHoldings, neverTaken, GapOpen, untouchedTaps, saturated("counted"), className(flowsClass), className(findingsClass))
+AND toUInt64(0) NOT IN (SELECT producer FROM %[1]s.current_gaps WHERE log_class = '%[11]s')
+ORDER BY started DESC LIMIT %[4]d`, v.database, v.outlived(secondTable), v.outlived(minuteTable), maxHoldings, neverTaken, GapOpen, untouchedTaps, saturated("counted"), className(flowsClass), className(findingsClass), className(tapsClass))
 	err := v.ask(ctx, query, func(rows driver.Rows) error {
 		var s aggregate.Source
 		var h holding
@@ -50,9 +51,11 @@ ORDER BY started DESC LIMIT %[4]d`, v.database, v.outlived(secondTable), v.outli
 	if err != nil {
 		return err
 	}
+	v.held[aggregate.Source{}] = &holding{}
 	for _, g := range []int{secondTable, minuteTable} {
-		query := fmt.Sprintf("SELECT producer, incarnation, epoch, %s FROM %s.current_gaps WHERE resolution_ns = %d GROUP BY producer, incarnation, epoch LIMIT %d",
-			saturated("sum(toUInt128(observations))"), v.database, resolutionTableAt(g).Length.Nanoseconds(), maxHoldings)
+		query := fmt.Sprintf(`SELECT producer, incarnation, epoch, if(producer = 0 AND min(observations) = 0, 18446744073709551615, %s) FROM %s.current_gaps
+WHERE resolution_ns = %d OR producer = 0 AND resolution_ns = 0 AND log_class IN ('', '%s', '%s') GROUP BY producer, incarnation, epoch LIMIT %d`,
+			saturated("sum(toUInt128(observations))"), v.database, resolutionTableAt(g).Length.Nanoseconds(), className(g), className(gapsClass), maxHoldings)
 		if err := v.add(ctx, query, func(h *holding, n uint64) { h.missing[g] = aggregate.AddSat(h.missing[g], n) }); err != nil {
 			return err
 		}
@@ -94,8 +97,9 @@ func (v *verifier) conserved() error {
 		f := Finding{Check: "taps counted more or fewer observations than are stored", Table: resolutionTableAt(g).table()}
 		for s, h := range v.held {
 			// Gaps are recorded before rows are given up: there may be one too many.
-			fits := h.there[g] <= h.counted && h.counted <= aggregate.AddSat(h.there[g], h.missing[g])
-			without := !h.rows[g] && h.missing[g] == 0
+			missing := aggregate.AddSat(h.missing[g], v.held[aggregate.Source{}].missing[g])
+			fits := h.there[g] <= h.counted && h.counted <= aggregate.AddSat(h.there[g], missing)
+			without := !h.rows[g] && missing == 0
 			if !h.whole[g] || fits || without && h.rows[secondTable+minuteTable-g] {
 				continue
 			}

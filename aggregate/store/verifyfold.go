@@ -73,10 +73,11 @@ func merged(a, b []time.Time) []time.Time {
 }
 
 // fold is the query for the windows of a piece that differ. It leaves out rows that may have
-// expired in either table, runs that have not ended, and coarser windows of which a gap has rows in
-// either table. Gaps of finer windows that were open when a process was killed excuse nothing: the
-// coarser windows are rebuilt from those that had closed. Past a producer's key budget a cell may be
-// separate in one resolution and part of the overflow in the other: then only the totals are compared.
+// expired in either table, runs that have not ended, and coarser windows of which a gap, perhaps of
+// an unknown run, has rows in either table. Gaps of finer windows that were open when a process was
+// killed excuse nothing: the coarser windows are rebuilt from those that had closed. Past a producer's
+// key budget a cell may be separate in one resolution and part of the overflow in the other: then only
+// the totals are compared.
 func (v *verifier) fold(g int, from time.Time, piece time.Duration) string {
 	length := resolutionTableAt(g + 1).Length.Nanoseconds()
 	side := func(n, g int, resolution string) string {
@@ -108,7 +109,7 @@ FROM %s.%s FINAL WHERE %s AND %s`,
 		v.overflown(g, length, from, piece), v.overflown(g+1, length, from, piece))
 	given := fmt.Sprintf(`SELECT arrayJoin(range(intDiv(toUnixTimestamp64Nano(greatest(window_from, toDateTime64('%[1]s', 9, 'UTC'))) AS first, %[3]d),
 greatest(intDiv(toUnixTimestamp64Nano(least(window_to, toDateTime64('%[2]s', 9, 'UTC'))) - 1, %[3]d), intDiv(first, %[3]d)) + 1)), producer, incarnation, epoch
-FROM %[4]s.current_gaps WHERE reason NOT IN %[5]s AND resolution_ns BETWEEN if(reason = '%[7]s', %[3]d, %[6]d) AND %[3]d AND (window_to > '%[1]s' OR window_from = '%[1]s') AND window_from < '%[2]s'`,
+FROM %[4]s.current_gaps WHERE reason NOT IN %[5]s AND (resolution_ns BETWEEN if(reason = '%[7]s', %[3]d, %[6]d) AND %[3]d OR producer = 0 AND resolution_ns = 0) AND (window_to > '%[1]s' OR window_from = '%[1]s') AND window_from < '%[2]s'`,
 		stamp(from), stamp(from.Add(piece)), length, v.database, neverTaken, max(resolutionTableAt(g).Length.Nanoseconds(), 1), GapOpen)
 	return fmt.Sprintf(`SELECT count(), any(concat('window ', toString(fromUnixTimestamp64Nano(toInt64(slot) * %[1]d, 'UTC')), ', producer ', toString(producer), ', incarnation ', toString(incarnation), ', signal ', toString(signal), ', kind ', toString(source_kind),
 ', cell ', toString(src), ' to ', toString(dst), ': ', toString(f_observations), ' observations in the finer windows, ', toString(c_observations), ' in the coarser one'))
@@ -119,7 +120,7 @@ SELECT step, slot, producer, incarnation, config_epoch, signal, source_kind, if(
 FROM (%[4]s UNION ALL %[5]s)
 GROUP BY step, slot, producer, incarnation, config_epoch, signal, source_kind, src, dst
 )
-WHERE oldest > '%[6]s' AND (%[7]s) AND (slot, producer, incarnation, config_epoch) NOT IN (%[8]s)`,
+WHERE oldest > '%[6]s' AND (%[7]s) AND (slot, producer, incarnation, config_epoch) NOT IN (%[8]s) AND (slot, toUInt64(0), toUInt64(0), toUInt64(0)) NOT IN (%[8]s)`,
 		length, overflow, strings.Join(sums, ",\n"), finer, coarser, v.expired(g), strings.Join(differ, " OR "), given)
 }
 

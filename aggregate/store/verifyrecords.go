@@ -136,7 +136,7 @@ func flowsDuring(from time.Time, length time.Duration) string {
 }
 
 // flowWindows is the query for windows of an hour whose flows differ from their partials. It
-// leaves out windows with missing rows.
+// leaves out windows with missing rows, and hours with missing rows of unknown runs.
 func (v *verifier) flowWindows(g int, from time.Time) string {
 	const key = "window_start, signal, source_kind, producer, incarnation, config_epoch"
 	length := resolutionTableAt(g).Length.Nanoseconds()
@@ -153,8 +153,10 @@ SELECT 1, %[1]s, observations, heavy, 0, stored_at FROM %[3]s.%[6]s FINAL WHERE 
 GROUP BY %[1]s
 )
 WHERE flows > 0 AND (named > there OR named_heavy > there_heavy OR whole AND (named, named_heavy) != (there, there_heavy)) AND oldest > '%[8]s'
-AND (producer, incarnation, config_epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[3]s.current_gaps WHERE reason NOT IN %[9]s)`,
-		key, length, v.database, flowsDuring(from, time.Hour), v.done(), resolutionTableAt(g).table(), resolutionTableAt(g).during(from, from.Add(time.Hour)), v.outlived(g), neverTaken, unnamed)
+AND (producer, incarnation, config_epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[3]s.current_gaps WHERE reason NOT IN %[9]s)
+AND toUInt64(0) NOT IN (SELECT producer FROM %[3]s.current_gaps WHERE window_to > '%[11]s' AND window_from < '%[12]s')`,
+		key, length, v.database, flowsDuring(from, time.Hour), v.done(), resolutionTableAt(g).table(), resolutionTableAt(g).during(from, from.Add(time.Hour)), v.outlived(g), neverTaken, unnamed,
+		stamp(from), stamp(from.Add(time.Hour)))
 }
 
 // outlived is the time of storing before which rows of a table may have expired.

@@ -170,6 +170,29 @@ func TestVerifyRecords(t *testing.T) {
 			exec("INSERT INTO csigscope." + tt.table + " SELECT * FROM csigscope.kept_" + tt.table)
 		})
 	}
+	// Gaps of unknown runs may be of any run.
+	for _, unknown := range []struct {
+		class        int
+		observations uint64
+		want         bool
+	}{{secondTable, 5, true}, {minuteTable, 4, true}, {minuteTable, 5, false}, {secondTable, 0, true}, {minuteTable, 0, false}, {flowsClass, 0, true}, {tapsClass, 0, false}} {
+		truncate(t, s, "gaps")
+		classes := []int{unknown.class}
+		if unknown.class == minuteTable {
+			classes = append(classes, secondTable)
+		}
+		for _, class := range classes {
+			lost := lossExtent{From: testStart.UnixNano(), To: testStart.Add(time.Minute).UnixNano(), Rows: 1, Observations: unknown.observations}
+			if err := s.sendGaps(t.Context(), inLog(gapsOf([]lossExtent{lost}, "full", uint64(class), notExpiredGap), className(class), 1, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if found := recordFaults(t, s)[counted] > 0; found != unknown.want {
+			t.Errorf("%+v: a fault: %t", unknown, found)
+		}
+	}
+	truncate(t, s, "gaps")
+	exec("INSERT INTO csigscope.gaps SELECT * FROM csigscope.kept_gaps")
 	// After a restart a collector writes its own finding with another beginning.
 	for _, from := range []string{"time_from", "time_from - toIntervalNanosecond(1)"} {
 		plantBy(t, s, "findings", "1", "producer", map[string]string{"seq": "0::UInt64", "time_from": from})
@@ -266,6 +289,13 @@ func TestVerifyFlows(t *testing.T) {
 			}
 			before = now
 		})
+	}
+	unknown := lossExtent{From: testStart.UnixNano(), To: testStart.Add(time.Hour).UnixNano(), Rows: 1}
+	if err := s.sendGaps(t.Context(), inLog(gapsOf([]lossExtent{unknown}, "full", 1, notExpiredGap), className(flowsClass), 1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if found := recordFaults(t, s); found[window] != 0 {
+		t.Errorf("with a gap of an unknown run: %v", found)
 	}
 }
 
