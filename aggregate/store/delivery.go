@@ -65,7 +65,8 @@ type delivery struct {
 	closing atomic.Bool
 	// discarded counts how often rows were left to their sender, which sends them again.
 	discarded atomic.Uint64
-	taking    encoder // the writer's
+	unlogged  atomic.Uint64 // see Store.Unlogged
+	taking    encoder       // the writer's
 	records   [][]byte
 	gaps      sync.Mutex
 	pending   []gap   // gaps that the disk did not take; guarded by gaps

@@ -220,8 +220,8 @@ func TestResendable(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if lost := s.WriterStats().Lost; f.observations() != 1 || len(f.gaps) != 1 || lost != 1 {
-			t.Errorf("%d observations, gaps %v, %d rows lost, want 1, one, 1", f.observations(), f.gaps, lost)
+		if lost := s.WriterStats().Lost; f.observations() != 1 || len(f.gaps) != 1 || lost != 1 || s.Unlogged() != 5 {
+			t.Errorf("%d observations, gaps %v, %d rows lost, %d times, want 1, one, 1, 5", f.observations(), f.gaps, lost, s.Unlogged())
 		}
 		for g := range f.gaps {
 			if g.Reason != string(lostDisk) || g.Producer != 2 {

@@ -240,6 +240,7 @@ func (d *delivery) dropRecords(reason outbox.Reason, group []pending, class int)
 		err := d.appendGaps(inLog(gapsOf(p.label.Parts, string(reason), xxhash.Sum64(p.Label), d.now()), d.log.ClassName(p.Class), 0, 0))
 		d.log.Count(reason, outbox.Lost{Records: 1, Weight: p.Weight})
 		d.lose(p.label.Parts, 1, true)
+		d.unlogged.Add(1)
 		d.logger.Error("rows lost: they could not be written to the outbox", slog.String("reason", string(reason)), slog.String("class", d.log.ClassName(p.Class)),
 			slog.Uint64("rows", p.Weight), slog.Bool("gap", err == nil))
 	}
@@ -259,6 +260,7 @@ func (d *delivery) discardResendable(group []pending, why error) (left []pending
 	}
 	if rows > 0 {
 		d.discarded.Add(1)
+		d.unlogged.Add(1)
 		d.logger.Warn("the outbox takes no rows: their senders have to send them again", slog.Uint64("rows", rows), slog.String("error", why.Error()))
 	}
 	return left

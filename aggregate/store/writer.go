@@ -128,6 +128,15 @@ func (r Resendable) Sync(ctx context.Context) error {
 	return err
 }
 
+// Unlogged returns how often rows that were accepted did not reach the outbox: they left a gap, or their sender
+// has to send them again.
+func (s *Store) Unlogged() uint64 {
+	if len(s.deliveries) == 0 {
+		return 0
+	}
+	return s.deliveries[0].unlogged.Load()
+}
+
 // keyOf is the partition of a block's rows.
 func keyOf(b *aggregate.Block) (batchKey, error) {
 	g, err := resolutionTableOf(time.Duration(b.Resolution))

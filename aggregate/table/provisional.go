@@ -237,10 +237,10 @@ func (m *Memory) rows(w *openWindow) Rows {
 	return Rows{rows: s.rows, most: most}
 }
 
-// lastWritten returns Memory.written after the last block of a window; provisional rows are never
+// lastWritten returns Memory.written after the last block of a window; provisional and lost rows are never
 // on disk.
 func (w *openWindow) lastWritten() uint64 {
-	if len(w.provisional) > 0 {
+	if len(w.provisional) > 0 || w.lost {
 		return math.MaxUint64
 	}
 	return w.last

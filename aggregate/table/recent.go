@@ -3,6 +3,7 @@ package table
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -158,6 +159,7 @@ type openWindow struct {
 	// as many as the previous window had. It is nil if the window waits for nobody.
 	pending map[uint64]int
 	last    uint64  // Memory.written after its last block; 0 before the first
+	lost    bool    // rows of it did not reach the disk; see ErrLost
 	changed bool    // since the last revision
 	known   *Window // as of the last revision
 
@@ -304,6 +306,23 @@ func (m *Memory) setBack(limit int64) {
 	m.cells, m.heard = newCellProducers(m.cells.most), noWindow
 }
 
+// ErrLost is an error of a flush: blocks that the log took did not reach the disk. Their windows never become
+// durable, even if the sender of a block sends it again.
+var ErrLost = errors.New("rows did not reach the disk")
+
+// lose keeps the windows with blocks that are not durable from becoming so.
+func (m *Memory) lose() {
+	m.mu.Lock()
+	for _, w := range m.windows {
+		if w.last > m.durable {
+			w.lost = true
+			m.change(w)
+		}
+	}
+	m.mu.Unlock()
+	m.Publish()
+}
+
 // Sync calls flush, which returns nil once all blocks that the log took earlier are on disk. Then the
 // blocks that the memory had before the call are durable, and so is each window that has no other
 // blocks. Without Sync, no window is ever durable. Its error is that of flush.
@@ -312,6 +331,9 @@ func (m *Memory) Sync(ctx context.Context, flush func(context.Context) error) er
 	written := m.written
 	m.mu.Unlock()
 	if err := flush(ctx); err != nil {
+		if errors.Is(err, ErrLost) {
+			m.lose()
+		}
 		return err
 	}
 	m.publishing.Lock()

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -156,7 +157,10 @@ type slowLog struct {
 	rowLog
 	full    error
 	release chan error
+	lost    uint64
 }
+
+func (l *slowLog) Unlogged() uint64 { return l.lost }
 
 func (l *slowLog) WriteBlock(context.Context, *aggregate.Block) error { return l.full }
 
@@ -169,11 +173,12 @@ func (l *slowLog) Sync(context.Context) error { return l.full }
 func TestWatchedStore(t *testing.T) {
 	log, live := &slowLog{release: make(chan error)}, table.NewMemory(table.MemoryOptions{Now: tabletest.Still})
 	top := newTopBottlenecks()
-	s := &watchedStore{rowLog: log, watching: aggregate.Sinks{top, live}, live: []*table.Memory{live}}
-	write := func() error {
+	s := &watchedStore{rowLog: log, watching: aggregate.Sinks{top, live}, live: []*table.Memory{live}, unlogged: new(atomic.Uint64)}
+	writeAt := func(second int64) error {
 		defer live.Publish()
-		return s.WriteBlock(t.Context(), tabletest.Block(rand.New(rand.NewPCG(1, 2)), 1, time.Unix(1e9, 0), 4, csig.MaxDelay))
+		return s.WriteBlock(t.Context(), tabletest.Block(rand.New(rand.NewPCG(1, 2)), 1, time.Unix(second, 0), 4, csig.MaxDelay))
 	}
+	write := func() error { return writeAt(1e9) }
 	described := false
 	s.describe = func() { described, log.full = true, errors.New("disk full") }
 	if err := s.Sync(t.Context()); !described || !errors.Is(err, log.full) {
@@ -206,5 +211,20 @@ func TestWatchedStore(t *testing.T) {
 		if again := live.State(); again.Revision != state.Revision || !reflect.DeepEqual(heavy, top.Top(1e18, 9)) || len(heavy) == 0 {
 			t.Errorf("a block that came again made revision %d of %d, and top %+v of %+v", again.Revision, state.Revision, top.Top(1e18, 9), heavy)
 		}
+	}
+	// The disk fails, and an exporter has to send a window again: a round of the collector's taps does not make it durable.
+	s.describe = nil
+	received := *s
+	for i, lost := range []uint64{1, 1} {
+		log.lost = lost
+		if err := writeAt(1e9 + 1 + int64(i)); err != nil {
+			t.Fatal(err)
+		}
+		if err := received.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if state := live.State(); len(state.Windows) != 3 || !state.Durable(state.Windows[:1]) || state.Durable(state.Windows[1:2]) || !state.Durable(state.Windows[2:]) {
+		t.Errorf("%d windows, durable %t, %t and %t, want all but the second", len(state.Windows), state.Durable(state.Windows[:1]), state.Durable(state.Windows[1:2]), state.Durable(state.Windows[2:]))
 	}
 }

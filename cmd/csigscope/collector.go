@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -188,7 +189,7 @@ func (c *collector) openPipeline() error {
 		return usageError{errors.New("--store none: collect has to store its windows: expected embedded[:DIR] or clickhouse://USER@HOST:PORT/DB")}
 	}
 	c.top = newTopBottlenecks()
-	c.log = watchedStore{rowLog: c.db.store, watching: aggregate.Sinks{c.top}}
+	c.log = watchedStore{rowLog: c.db.store, watching: aggregate.Sinks{c.top}, unlogged: new(atomic.Uint64)}
 	if err := c.openFeed(); err != nil {
 		return err
 	}
@@ -404,12 +405,14 @@ type watchedStore struct {
 	live     []*table.Memory // a part of watching; none without --api-listen
 	sharing  *remote.Sharing // nil without peers
 	describe func()          // writes names of groups and locations; nil: nothing
+	unlogged *atomic.Uint64  // rowLog.Unlogged, as far as live readers know
 }
 
 // rowLog makes the rows of taps and exporters durable.
 type rowLog interface {
 	journal.Log
 	remote.Sink
+	Unlogged() uint64 // see store.Store
 }
 
 // WriteBlock implements rowLog.
@@ -450,13 +453,24 @@ func (s *watchedStore) Commit(ctx context.Context, marks []byte) error {
 	return s.durable(ctx, func(ctx context.Context) error { return s.rowLog.Commit(ctx, marks) })
 }
 
-// durable tells live readers which blocks a flush makes durable.
+// durable tells live readers which blocks a flush makes durable, and which are lost.
 func (s *watchedStore) durable(ctx context.Context, flush func(context.Context) error) error {
-	for _, m := range s.live {
-		next := flush
-		flush = func(ctx context.Context) error { return m.Sync(ctx, next) }
+	var failed error
+	told := func(ctx context.Context) error {
+		failed = flush(ctx)
+		if n := s.rowLog.Unlogged(); s.unlogged.Swap(n) != n {
+			return table.ErrLost
+		}
+		return failed
 	}
-	return flush(ctx)
+	for _, m := range s.live {
+		next := told
+		told = func(ctx context.Context) error { return m.Sync(ctx, next) }
+	}
+	if err := told(ctx); !errors.Is(err, table.ErrLost) {
+		return err
+	}
+	return failed
 }
 
 // locationName returns the name of a location under the configuration in use.
