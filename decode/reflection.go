@@ -160,7 +160,7 @@ const (
 // udpPayload reads the reflections (section 4.2.2) in the payload of a datagram. left is the
 // payload's length according to the headers, at least len(b).
 func (d *Decoder) udpPayload(b []byte, left int, e endpoints, udp []byte, r *Result) Reason {
-	port := be16(udp[2:])
+	port, truncated := be16(udp[2:]), false
 	for i := range d.udpReflections {
 		f := &d.udpReflections[i]
 		if !slices.Contains(f.Ports, port) {
@@ -176,9 +176,12 @@ func (d *Decoder) udpPayload(b []byte, left int, e endpoints, udp []byte, r *Res
 		case invalid:
 			d.incapable(&d.counters.InvalidReflections)
 		case cut:
-			return CutTransport
+			truncated = true // a later extractor may read earlier bytes
 		case absent:
 		}
+	}
+	if truncated {
+		return CutTransport
 	}
 	return r.done()
 }

@@ -245,3 +245,28 @@ func TestUDPReflectionCutReasons(t *testing.T) {
 		}
 	}
 }
+
+// Reflections in front of the cut count, whichever is configured first.
+func TestUDPReflectionsInFrontOfCut(t *testing.T) {
+	t.Parallel()
+	front := csig.UDPReflectionSpec{Ports: []uint16{7000}, Offset: 2, Format: "compact", Profile: "ietf01"}
+	behind := csig.UDPReflectionSpec{Ports: []uint16{7000}, Offset: 8, Format: "wide", Profile: "uec050", ValidOffset: 6, ValidMask: 1}
+	frame := datagram(t, 7000, "0000 2b85 0000 0100 0258 0186a000")
+	for _, specs := range [][]csig.UDPReflectionSpec{{front, behind}, {behind, front}} {
+		d := decoder(t, domain(t, csig.Spec{UDPReflections: specs}))
+		for n := 42; n <= len(frame); n++ {
+			want, reason := 0, decode.CutTransport
+			if n >= 42+4 {
+				want++
+			}
+			if n == len(frame) {
+				want, reason = 2, decode.OK
+			}
+			var r decode.Result
+			d.Decode(frame[:n:n], &r)
+			if r.N != want || r.Reason != reason {
+				t.Errorf("offset %d first, cut at %d: %d reflections, %s; want %d, %s", specs[0].Offset, n, r.N, r.Reason, want, reason)
+			}
+		}
+	}
+}
