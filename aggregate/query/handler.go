@@ -81,6 +81,19 @@ func SecurityHeaders(next http.Handler) http.Handler {
 	})
 }
 
+// Unchanged reports whether the client already has the content with an ETag: whether the header
+// If-None-Match names it (RFC 9110, section 13.1.2).
+func Unchanged(client http.Header, tag string) bool {
+	for _, line := range client.Values("If-None-Match") {
+		for known := range strings.SplitSeq(line, ",") {
+			if known = strings.TrimSpace(known); known == "*" || strings.TrimPrefix(known, "W/") == strings.TrimPrefix(tag, "W/") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 type api struct {
 	HandlerConfig
 	slots chan struct{}

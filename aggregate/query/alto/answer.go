@@ -70,14 +70,7 @@ func unchanged(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	tag := `"` + hex.EncodeToString(sum[:16]) + `"`
 	w.Header().Set("ETag", tag)
 	w.Header().Set("Cache-Control", "no-cache") // caches may store it, but must revalidate
-	for _, line := range r.Header.Values("If-None-Match") {
-		for known := range strings.SplitSeq(line, ",") {
-			if known = strings.TrimSpace(known); known == "*" || strings.TrimPrefix(known, "W/") == tag {
-				return true
-			}
-		}
-	}
-	return false
+	return query.Unchanged(r.Header, tag)
 }
 
 // accepts reports whether the client accepts the type: the most specific range in its header

@@ -309,6 +309,14 @@ func TestRevisions(t *testing.T) {
 			t.Errorf("%s that did not change: %d %s", name, w.Code, w.Body)
 		}
 	}
+	for _, lines := range [][]string{{"*"}, {`"other", ` + tag}, {`"other"`, strings.TrimPrefix(tag, "W/")}} {
+		r := httptest.NewRequest("GET", "/api/v1/cells", nil)
+		r.Header["If-None-Match"] = lines
+		w := httptest.NewRecorder()
+		if s.ServeHTTP(w, r); w.Code != 304 {
+			t.Errorf("a client that has %q: %d", lines, w.Code)
+		}
+	}
 	if w := s.get(t, "/api/v1/cells?after="+revision+"&wait=20ms"); w.Code != 304 {
 		t.Errorf("nothing came: %d %s", w.Code, w.Body)
 	}

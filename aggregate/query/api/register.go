@@ -79,7 +79,7 @@ func serve[Q any, P message[Q]](a *API, mux *http.ServeMux, name string, from so
 // begin reads a request and returns the state to answer it from, nil for the store. ok is false
 // if begin has answered: the request is invalid, or nothing has changed.
 func (a *API) begin(w http.ResponseWriter, r *http.Request, in proto.Message, from source) (s *table.State, ok bool) {
-	wait := &waiting{none: r.Header.Get("If-None-Match")}
+	wait := &waiting{client: r.Header}
 	requests := []proto.Message{in}
 	if from == fromMemory {
 		wait.WaitRequest = &wire.WaitRequest{}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -248,8 +249,8 @@ const maxWait = time.Minute
 // waiting are the options of a question over HTTP: to wait for a revision, and to skip one that
 // the client has. The zero value waits for nothing.
 type waiting struct {
-	*wire.WaitRequest        // nil for no wait
-	none              string // the header If-None-Match
+	*wire.WaitRequest             // nil for no wait
+	client            http.Header // with If-None-Match
 }
 
 // memoryOf is the memory that answers a request: the one with windows of the requested length.
@@ -301,10 +302,7 @@ func (a *API) state(ctx context.Context, m *table.Memory, in *waiting) (s *table
 			}
 		}
 	}
-	known := slices.ContainsFunc(strings.Split(in.none, ","), func(tag string) bool {
-		return strings.TrimPrefix(strings.TrimSpace(tag), "W/") == `"`+token(s)+`"`
-	})
-	return s, !known, nil
+	return s, !query.Unchanged(in.client, etag(s)), nil
 }
 
 // ahead is the error for a revision that does not exist yet.
