@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -155,6 +156,44 @@ func TestClockSetBack(t *testing.T) {
 	if got := seconds(m.State()); !slices.Equal(got, []int{10}) || m.Counts() != (table.Counts{AheadBlocks: 1}) {
 		t.Errorf("windows %v, counts %+v", got, m.Counts())
 	}
+}
+
+// TestSetBackUnheard: if no block comes after the clock was set back, since all are ahead of it, the
+// windows of its future are gone soon all the same, and watchers start again.
+func TestSetBackUnheard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var back atomic.Int64
+		m := table.NewMemory(table.MemoryOptions{Epoch: 7, Now: func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }})
+		m.Expect([]table.Producer{{ID: 2, Name: "tap"}}, nil)
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = m.Run(ctx) })
+		write(t, m, block(1, int(time.Since(begin)/time.Second), 4)) // with the ID 2
+		before, _ := m.Wait(ctx, 7, 0)
+		watcher := m.Watch(0)
+		next := func() table.Step {
+			step, err := watcher.Next(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return step
+		}
+		next()
+		start := time.Now()
+		back.Store(int64(2 * time.Hour))
+		s, _ := m.Wait(ctx, before.Epoch, before.Revision)
+		if took := time.Since(start); len(s.Windows) > 0 || s.Epoch == before.Epoch || took > 4*time.Second {
+			t.Errorf("after %s windows %v of epoch %d", took, seconds(s), s.Epoch)
+		}
+		if c := s.Coverage; c.Expected != 1 || len(c.Silent) != 1 {
+			t.Errorf("%d expected, silent %v", c.Expected, c.Silent)
+		}
+		if lost, all := next(), next(); lost.Kind != table.Gap || lost.Missed != 0 || all.Kind != table.Snapshot || all.State.Revision != s.Revision {
+			t.Errorf("steps %+v, %+v", lost, all)
+		}
+		cancel()
+		wg.Wait()
+	})
 }
 
 // TestPresence: windows ahead are shown when the producers for which they wait are no longer

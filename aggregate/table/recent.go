@@ -131,6 +131,7 @@ type Memory struct {
 	heardAt   time.Time // when it became the newest
 	present   int       // number of present producers at the last choice of the newest window
 	complete  bool      // a window became complete since the last revision
+	epoch     uint64    // of states from the next revision on
 	counts    Counts
 	written   uint64 // number of counted blocks
 	durable   uint64 // how many of them, from the first, are on disk
@@ -185,15 +186,16 @@ func NewMemory(o MemoryOptions) *Memory {
 	if m.isLive() {
 		m.table.newest, m.flows.newest = noWindow, noWindow
 	}
+	m.epoch = o.Epoch
 	s := m.newState(0)
-	s.Coverage = m.coverage()
+	s.Epoch, s.Coverage = m.epoch, m.coverage()
 	m.state.Store(s)
 	return m
 }
 
 func (m *Memory) newState(revision uint64) *State {
 	return &State{
-		Epoch: m.opts.Epoch, Revision: revision, Resolution: m.opts.Resolution, Published: m.opts.Now(),
+		Revision: revision, Resolution: m.opts.Resolution, Published: m.opts.Now(),
 		next: make(chan struct{}), Memo: NewMemo(),
 	}
 }
@@ -274,19 +276,21 @@ func (m *Memory) change(w *openWindow) {
 
 // isAhead reports whether a window, by its start, is too far ahead of the clock.
 func (m *Memory) isAhead(now time.Time, start int64) bool {
-	limit := now.Add(m.opts.Ahead).UnixNano()
-	if !m.isLive() || start > limit {
-		return m.isLive()
+	if m.isLive() && start > now.Add(m.opts.Ahead).UnixNano() {
+		return true
 	}
-	if m.table.newest > limit {
-		m.setBack(limit)
-	}
+	m.followClock(now)
 	return false
 }
 
-// setBack starts again after the clock was set back: it drops the windows after the limit, Unix ns.
-func (m *Memory) setBack(limit int64) {
-	t := &m.table
+// followClock starts again if the clock was set back: it drops the windows that are too far ahead
+// of it, and begins another epoch, so that no client takes the next windows for late ones.
+func (m *Memory) followClock(now time.Time) {
+	t, limit := &m.table, now.Add(m.opts.Ahead).UnixNano()
+	if !m.isLive() || t.newest <= limit {
+		return
+	}
+	m.epoch++
 	if t.newest = noWindow; t.floor > limit {
 		t.floor = 0
 	}
@@ -405,6 +409,7 @@ func (m *Memory) awaitOthers(w *openWindow) {
 
 // chooseNewest finds the newest window to show, and forgets windows that are then too old.
 func (m *Memory) chooseNewest(now time.Time) {
+	m.followClock(now)
 	m.present = len(m.producers)
 	switch {
 	case !m.isLive():
@@ -572,8 +577,11 @@ func (m *Memory) waits() <-chan time.Time {
 	if !ok {
 		return nil
 	}
-	return time.After(at.Sub(now))
+	return time.After(min(at.Sub(now), maxWaits))
 }
+
+// maxWaits bounds a wait for a time of the clock, which can be set back meanwhile.
+const maxWaits = DefaultMaxAge * aggregate.LiveResolution
 
 func (m *Memory) isComplete() bool {
 	m.mu.Lock()
@@ -602,7 +610,7 @@ func (m *Memory) publish() (changed []*Window) {
 	m.chooseNewest(s.Published)
 	m.fill()
 	m.forget(s.Published)
-	s.Coverage = m.coverage()
+	s.Epoch, s.Coverage = m.epoch, m.coverage()
 	for _, step := range m.table.list[:m.table.upToNewest()] {
 		w := m.windows[step.start]
 		if m.becomesFinal(w, s.Published) || w.changed {
@@ -623,7 +631,10 @@ func (m *Memory) publish() (changed []*Window) {
 	default:
 	}
 	m.mu.Unlock()
-	if len(changed) == 0 {
+	log := last.log
+	if s.Epoch != last.Epoch {
+		log = nil
+	} else if len(changed) == 0 {
 		return nil
 	}
 	if m.seconds != nil {
@@ -631,7 +642,7 @@ func (m *Memory) publish() (changed []*Window) {
 	} else {
 		m.histories.add(changed)
 	}
-	s.log = m.logged(last.log, s, changed)
+	s.log = m.logged(log, s, changed)
 	m.state.Store(s)
 	close(last.next)
 	return changed

@@ -306,7 +306,7 @@ const (
 	Snapshot StepKind = iota // everything, at the state's revision
 	Changed                  // new or changed windows
 	Lagging                  // the watcher was too slow, and missed revisions
-	Gap                      // the watcher resumes from a revision that is no longer available
+	Gap                      // the watcher resumes from a revision that is not available, or of another epoch
 	// Durable is for windows of an earlier step that are on disk now. A window that changes again
 	// before that comes with its later rows. After Resume the first Durable step has all windows
 	// that are on disk.
@@ -317,6 +317,7 @@ const (
 // queue, so that a slow watcher costs the memory nothing. It serves one goroutine.
 type Watcher struct {
 	memory   *Memory
+	epoch    uint64
 	revision uint64
 	durable  uint64 // Memory.durable of the last Snapshot or Durable step
 	lost     *Step  // a Gap or Lagging step that comes next, without its state
@@ -332,7 +333,7 @@ func (m *Memory) Watch(maxLag int) *Watcher {
 
 // Resume follows the memory from a revision on: with a Gap and a snapshot if that is not available.
 func (m *Memory) Resume(maxLag int, epoch, revision uint64) *Watcher {
-	w := &Watcher{memory: m, maxLag: m.lag(maxLag), revision: revision}
+	w := &Watcher{memory: m, maxLag: m.lag(maxLag), epoch: epoch, revision: revision}
 	s := m.State()
 	_, known := s.At(revision)
 	if s.Epoch == epoch && known && s.Revision-revision <= uint64(w.maxLag) {
@@ -366,13 +367,16 @@ func (w *Watcher) lag(behind uint64) {
 func (w *Watcher) Next(ctx context.Context) (Step, error) {
 	for {
 		s := w.memory.State()
+		if s.Epoch != w.epoch && !w.restarts {
+			w.lost, w.restarts = &Step{Kind: Gap}, true
+		}
 		switch {
 		case w.lost != nil:
 			step := *w.lost
 			w.lost, step.State = nil, s
 			return step, nil
 		case w.restarts:
-			w.restarts, w.revision, w.durable = false, s.Revision, s.durable
+			w.restarts, w.epoch, w.revision, w.durable = false, s.Epoch, s.Revision, s.durable
 			return Step{Kind: Snapshot, State: s}, nil
 		case s.Revision != w.revision:
 			if step, ok := w.changed(s); ok {

@@ -161,6 +161,28 @@ func TestLive(t *testing.T) {
 	v.Wait("csigscope.current().stale && document.getElementById('age').textContent.startsWith('no connection')")
 }
 
+// TestLiveSetBack: once the server's clock was set back, the page waits, and then shows the windows of its new
+// time.
+func TestLiveSetBack(t *testing.T) {
+	var back atomic.Int64
+	now := func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }
+	f := newFeed(liveRacks)
+	f.Memory = table.NewMemory(table.MemoryOptions{Now: now})
+	f.close(t)
+	server := httptest.NewServer(served(t, stored(t, liveRacks), f.Memory))
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	v := pagetest.Visit(t, server.URL+"/#signal=max_delay&live=1", "dark")
+	v.Import("Live", "live.js")
+	v.Wait("!csigscope.current().waiting && Live.moment() !== null")
+	back.Store(int64(2 * time.Hour))
+	f.Publish()
+	v.Wait("Live.moment() === null")
+	cells := f.tell(t, tabletest.Block(f.random, 1, now().Truncate(time.Second).Add(-time.Second), liveRacks*liveRacks, liveSignal))
+	v.Wait("Live.moment() !== null")
+	v.Wait(cellIs(cells))
+}
+
 // picture returns a screenshot that shows a recent window.
 func (f feed) picture(t *testing.T, v *pagetest.Visitor) image.Image {
 	t.Helper()

@@ -76,7 +76,7 @@ func (w *watch) snapshot(ctx context.Context, s *table.State) error {
 	if err != nil {
 		return err
 	}
-	w.base = base{}
+	w.base, w.newest = base{}, time.Time{}
 	if newest := s.Newest(); newest != nil {
 		w.newest = newest.End
 	}

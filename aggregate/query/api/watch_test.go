@@ -180,6 +180,32 @@ func TestWatchAge(t *testing.T) {
 	}
 }
 
+// TestWatchSetBack: once the clock was set back, a watch begins again, and the next windows are not
+// late.
+func TestWatchSetBack(t *testing.T) {
+	now := begin.Add(time.Hour)
+	s := newServed(t, 4, func(c *api.Config) {
+		c.Memory = table.NewMemory(table.MemoryOptions{Epoch: 7, Log: 16, Now: func() time.Time { return now }})
+	})
+	s.window(t, 3599)
+	events := open(t, listen(t, s)+"/api/v1/watch")
+	decode[wire.CellsResponse](t, events.next(t), "snapshot")
+	decode[wire.Synced](t, events.next(t), "synced")
+	now = begin.Add(10 * time.Second)
+	s.memory.Publish()
+	if gap := decode[wire.Gap](t, events.next(t), "gap"); gap.Reason != "restarted" {
+		t.Errorf("%v", gap)
+	}
+	if all := decode[wire.CellsResponse](t, events.next(t), "snapshot"); len(all.Cells) > 0 || all.About.Windows != 0 {
+		t.Errorf("windows of the future: %v", all)
+	}
+	decode[wire.Synced](t, events.next(t), "synced")
+	s.window(t, 9)
+	if w := decode[wire.WindowEvent](t, events.next(t), "window"); w.Late || !w.WindowStart.AsTime().Equal(begin.Add(9*time.Second)) {
+		t.Errorf("window of %s, late %t", w.WindowStart.AsTime(), w.Late)
+	}
+}
+
 // TestDurable: a window is announced before it is on disk. An event without cells, and answers of
 // the same revision, report when it is.
 func TestDurable(t *testing.T) {

@@ -7067,8 +7067,8 @@ type Gap struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The newest revision; that state may be a later one.
 	Revision string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	// expired: the revision is no longer kept; restarted: it belongs to another process; lagging: the
-	// watcher was too slow.
+	// expired: the revision is no longer kept; restarted: it belongs to another process, or to the time
+	// before the server's clock was set back; lagging: the watcher was too slow.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Number of missing revisions.
 	MissedRevisions uint64 `protobuf:"varint,3,opt,name=missed_revisions,json=missedRevisions,proto3" json:"missed_revisions,omitempty"`

@@ -99,7 +99,10 @@ function watch() {
 const taken = {
   snapshot: ({ frames, ...about }) => {
     told = null;
-    if (!about.windows) return;
+    if (!about.windows) {
+      newest = columns = null; // the server begins again
+      return tick();
+    }
     cells.take(frames, false);
     hear({ ...about, start: about.from, end: about.to });
   },
