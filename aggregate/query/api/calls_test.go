@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -173,12 +174,22 @@ func TestCallParameters(t *testing.T) {
 	}
 }
 
-// TestCallWatch: a stream has the same events as over HTTP, ends with the API, and frees its
-// place when the caller leaves.
+// logLines are lines of a log.
+type logLines chan string
+
+// Write implements io.Writer.
+func (l logLines) Write(b []byte) (int, error) {
+	l <- string(b)
+	return len(b), nil
+}
+
+// TestCallWatch: a stream has the same events as over HTTP, ends with the API, which is no error in
+// the log, and frees its place when the caller leaves.
 func TestCallWatch(t *testing.T) {
 	for name, option := range map[string]connect.ClientOption{"gRPC": connect.WithGRPC(), "gRPC-Web": connect.WithGRPCWeb(), "Connect": connect.WithProtoJSON()} {
 		t.Run(name, func(t *testing.T) {
-			s := newCalled(t, func(c *api.Config) { c.Watchers = 2 })
+			logged := make(logLines, 16)
+			s := newCalled(t, func(c *api.Config) { c.Watchers, c.Logger = 2, slog.New(slog.NewTextHandler(logged, nil)) })
 			running, end := context.WithCancel(t.Context())
 			ended := make(chan struct{})
 			go func() { defer close(ended); _ = s.Run(running) }()
@@ -229,6 +240,9 @@ func TestCallWatch(t *testing.T) {
 			}
 			if resumed.Err() == nil {
 				t.Error("the stream ends as if all had been told")
+			}
+			if len(logged) > 0 {
+				t.Errorf("logged %s", <-logged)
 			}
 		})
 	}

@@ -131,7 +131,9 @@ func (a *API) refusalOf(ctx context.Context, err error) *refused {
 	case query.TimedOut:
 		r.detail = "the answer took too long and was cancelled: take a shorter range, or name src and dst"
 	case query.Unavailable:
-		a.Logger.ErrorContext(ctx, "answer request", slog.Any("error", err))
+		if a.running.Err() == nil { // the end of the server is no error
+			a.Logger.ErrorContext(ctx, "answer request", slog.Any("error", err))
+		}
 		r.detail, r.retryAfter = "the store is slow or away, or the server stops: try again later", query.RetryAfter
 	default:
 		a.Logger.ErrorContext(ctx, "answer request", slog.Any("error", err))
