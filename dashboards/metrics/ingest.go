@@ -56,7 +56,7 @@ func NewIngest(read func() Ingest) *Collector {
 		{c.counter("exporter_bytes_total", "Bytes of its requests, as they came over the network.", "exporter"), func(e *Exporter) *uint64 { return &e.Bytes }},
 		{c.counter("exporter_items_total", "Blocks and batches taken from the exporter.", "exporter"), func(e *Exporter) *uint64 { return &e.Items }},
 		{c.counter("exporter_rows_total", "Rows taken from the exporter.", "exporter"), func(e *Exporter) *uint64 { return &e.Rows }},
-		{c.counter("exporter_observations_total", "Observations in the blocks and batches taken from the exporter.", "exporter"), func(e *Exporter) *uint64 { return &e.Observations }},
+		{c.counter("exporter_observations_total", "Observations in the blocks and batches taken from the exporter: those of blocks once for each length of windows.", "exporter"), func(e *Exporter) *uint64 { return &e.Observations }},
 		{c.counter("exporter_overflow_observations_total", "Observations in overflow rows, because the exporter's key limit was spent.", "exporter"), func(e *Exporter) *uint64 { return &e.Overflowed }},
 		{c.counter("exporter_rejected_observations_total", "Observations in batches taken from the exporter that count nowhere, such as repeated reflections.", "exporter"), func(e *Exporter) *uint64 { return &e.Rejected }},
 		{c.counter("exporter_flows_total", "Rows of flows taken from the exporter.", "exporter"), func(e *Exporter) *uint64 { return &e.Flows }},
