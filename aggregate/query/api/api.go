@@ -122,6 +122,8 @@ type API struct {
 	lagging  atomic.Uint64
 	names    namesCache
 	past     namesCache // of history, if memory has other names
+	wired    remembered[*fabric.Fabric]
+	patience time.Duration // how long a request waits for names and the fabric of the store
 	lately   lately
 	kept     keptAnswers
 	cache    *cache // from memory, and the producers of history
@@ -143,12 +145,12 @@ func New(cfg Config) (*API, error) {
 		Config: cfg, slots: make(chan struct{}, cfg.Concurrent), exports: make(chan struct{}, cfg.Exports), cache: newCache(cfg.CacheBytes), sends: newSends(maxSending), schema: rest.NewSchema(),
 	}
 	a.running, a.end = context.WithCancel(context.Background())
-	patience := storePatience
+	a.patience = storePatience
 	if cfg.Memory == nil { // every answer needs the store
-		patience = cfg.Timeout
+		a.patience = cfg.Timeout
 	}
-	a.names.catalog, a.names.now = remembering(cfg.Names, patience), cfg.Now
-	a.past.catalog, a.past.now = remembering(cfg.Reader, patience), cfg.Now
+	a.names.catalog, a.names.now = remembering(cfg.Names, a.patience), cfg.Now
+	a.past.catalog, a.past.now = remembering(cfg.Reader, a.patience), cfg.Now
 	mux := http.NewServeMux()
 	a.registerQuestions(mux)
 	a.registerExports(mux)

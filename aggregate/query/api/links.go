@@ -38,16 +38,29 @@ type linksChoice interface {
 func (asResolved) GetLevel() string { return fabric.LevelLocation.String() }
 
 // topology returns the fabric for paths and links: the one in use, else the one of the last
-// stored configuration. It is nil without a fabric file.
-func (a *API) topology(ctx context.Context) (*fabric.Fabric, error) {
-	for _, source := range []any{a.Names, a.Reader} {
-		if w, ok := source.(query.Wired); ok {
-			if f, err := w.Topology(ctx); f != nil || err != nil {
-				return f, err
-			}
+// stored configuration. It is nil without a fabric file. While the store is slow or away, it is the
+// last one read; a question to memory gets nil if none was read.
+func (a *API) topology(ctx context.Context, s *table.State) (*fabric.Fabric, error) {
+	if w, ok := a.Names.(query.Wired); ok {
+		if f, err := w.Topology(ctx); f != nil || err != nil {
+			return f, err
 		}
 	}
-	return nil, nil
+	w, ok := a.Reader.(query.Wired)
+	if !ok {
+		return nil, nil
+	}
+	list, err := a.wired.get(ctx, a.patience, func(ctx context.Context) ([]*fabric.Fabric, error) {
+		f, err := w.Topology(ctx)
+		return []*fabric.Fabric{f}, err
+	})
+	switch {
+	case err == nil:
+		return list[0], nil
+	case s != nil:
+		return nil, nil
+	}
+	return nil, err
 }
 
 // Topology implements query.Wired.
@@ -162,7 +175,7 @@ func (a *API) links(ctx context.Context, s *table.State, in *wire.LinksRequest) 
 	if err != nil {
 		return nil, err
 	}
-	f, err := a.topology(ctx)
+	f, err := a.topology(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +258,7 @@ func (n *names) link(l *query.Link, s csig.Signal) *wire.Link {
 // routes adds the paths of a pair to its answer, if there is a topology and the signal names
 // hops.
 func (a *API) routes(ctx context.Context, s *table.State, in *wire.PathRequest, out *wire.PathResponse) error {
-	f, err := a.topology(ctx)
+	f, err := a.topology(ctx, s)
 	if f == nil || err != nil {
 		return err
 	}
@@ -282,7 +295,7 @@ func (a *API) wires(ctx context.Context, _ *table.State, in *wire.TopologyReques
 	if (in.GetSrc() == "") != (in.GetDst() == "") {
 		return nil, wrong("src", in.GetSrc(), "src and dst go together: give both for the paths of a pair, or neither")
 	}
-	f, err := a.topology(ctx)
+	f, err := a.topology(ctx, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -142,6 +142,75 @@ func testNamesOfSlowStore(t *testing.T, withFabric bool) {
 	synctest.Wait()
 }
 
+// wiredStore is a store with the fabric of another process's configuration.
+type wiredStore struct {
+	querytest.Memory
+	slowNames
+	fabric *fabric.Fabric
+}
+
+func (s *wiredStore) Topology(ctx context.Context) (*fabric.Fabric, error) {
+	return s.fabric, s.wait(ctx)
+}
+
+func (s *wiredStore) Groups(ctx context.Context) ([]fabric.Group, error) {
+	return s.slowNames.Groups(ctx)
+}
+
+func (s *wiredStore) Locations(ctx context.Context) ([]fabric.Location, error) {
+	return s.slowNames.Locations(ctx)
+}
+
+// TestTopologyOfSlowStore: answers from memory do not need the fabric of a store that is slow or
+// away. Once it was read, it stays.
+func TestTopologyOfSlowStore(t *testing.T) {
+	domain, err := csig.DefaultSpec().Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := fabric.Parse(strings.NewReader("{version: 1, devices: [{name: leaf1, stage: leaf, ports: [{name: up1, orientation: up, speed: 1Gbps}]}]}"), "fabric.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wired, err := fabric.New(spec, domain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, disturb := range map[string]func(*wiredStore, bool){
+		"slow":    func(s *wiredStore, on bool) { s.takes.Store(map[bool]int64{true: int64(10 * time.Second)}[on]) },
+		"failing": func(s *wiredStore, on bool) { s.fails.Store(on) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &wiredStore{slowNames: slowNames{Names: tabletest.Names{Racks: 2}}, fabric: wired}
+				a, err := New(Config{Memory: windowsInMemory(t, 2), Names: &BothNames{Fabric: func() *fabric.Fabric { return fabric.None(domain) }}, Reader: store})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ask := func(target string, code int, says string) {
+					t.Helper()
+					w, begin := httptest.NewRecorder(), time.Now()
+					a.ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/"+target, nil))
+					if took := time.Since(begin); w.Code != code || !strings.Contains(w.Body.String(), says) || took > storePatience+time.Millisecond {
+						t.Errorf("%s: %d after %s: %.300s", target, w.Code, took, w.Body)
+					}
+				}
+				disturb(store, true)
+				ask("verdict", 200, `"source":"memory"`)
+				ask("links", 200, `"source":"memory"`)
+				ask("topology", 503, "try again later")
+				disturb(store, false)
+				time.Sleep(11 * time.Second) // until running readings have ended
+				ask("topology", 200, `"leaf1:up1"`)
+				disturb(store, true)
+				ask("topology", 200, `"leaf1:up1"`)
+				ask("links", 200, `"leaf1:up1"`)
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
 // blocking is a store that works on a question until its context ends, and then fails like a
 // client library: with an error without the reason.
 type blocking struct {

@@ -41,7 +41,7 @@ func (a *API) verdict(ctx context.Context, s *table.State, in *wire.VerdictReque
 		return nil, err
 	}
 	on.about.Signal, on.about.Unit = "", ""
-	f, err := a.topology(ctx)
+	f, err := a.topology(ctx, s)
 	if err != nil {
 		return nil, err
 	}
