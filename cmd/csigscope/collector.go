@@ -458,7 +458,7 @@ func (s *watchedStore) durable(ctx context.Context, flush func(context.Context) 
 	var failed error
 	told := func(ctx context.Context) error {
 		failed = flush(ctx)
-		if n := s.rowLog.Unlogged(); s.unlogged.Swap(n) != n {
+		if n := s.Unlogged(); s.unlogged.Swap(n) != n {
 			return table.ErrLost
 		}
 		return failed

@@ -134,12 +134,10 @@ func (e *exporter) enter(at blockID, now time.Time) (state seqState, gone []uint
 	if l.used = now; l.began.IsZero() {
 		l.began = now
 	}
-	switch {
-	case at.seq == 0:
+	if at.seq == 0 {
 		return seqNew, gone, true
-	default:
-		return l.dedup.begin(at.seq), gone, true
 	}
+	return l.dedup.begin(at.seq), gone, true
 }
 
 // makeRoom makes room for a stream. At the limit the streams that were used least recently give way, if
