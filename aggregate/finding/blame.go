@@ -202,7 +202,7 @@ func (s *suspect) likelihood(affected, kept int) float64 {
 // verdict is the common element of flows.
 type verdict struct {
 	at   []fabric.Location // the likeliest, and those that are about as likely
-	host bool              // the likeliest, and those about as likely
+	host bool              // one of them is a sender
 	sure bool              // it is many times likelier than chance
 }
 

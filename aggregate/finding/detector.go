@@ -71,7 +71,8 @@ type Config struct {
 	// MaxSubjects bounds the subjects of each kind, 0: 4096. All further ones are counted as one.
 	MaxSubjects int
 	// MaxFlows bounds the tracked flows, 0: 16384, at up to 1 KB each; negative: none. Without
-	// flows, stripped flows and rogue insertions stay unseen, and devices unnamed.
+	// flows, stripped-flows, rogue-insertion, type-changed, swapped-locators, trim-invented, lost-value
+	// and tap-loss stay unseen, and no culprit follows from paths.
 	MaxFlows int
 }
 
@@ -123,8 +124,8 @@ func New(cfg Config) (*Detector, error) {
 	return d, nil
 }
 
-// Untracked returns the number of observations and packets of flows beyond MaxFlows. They are not
-// used to find stripped flows and rogue insertions.
+// Untracked returns the number of observations and packets of flows beyond MaxFlows. Findings
+// that compare flows leave them out.
 func (d *Detector) Untracked() uint64 { return d.flows.beyond }
 
 // Windows returns a Watcher for the 1 s windows of a tap (window.Watch). Its findings, stuck ports,

@@ -28,8 +28,8 @@ type Finding struct {
 	Location aggregate.LocationID
 	Device   string // the culprit, empty if it is none or one of several
 	Port     string // likewise, with its device
-	// Candidates are the possible culprits among ports and devices, ascending, if the evidence does
-	// not decide between them.
+	// Candidates are the possible culprits among ports, devices and senders, ascending, if the evidence
+	// does not decide between them.
 	Candidates []string
 	From, To   int64  // of the earliest and the latest packet with a time, Unix ns; both 0 if none has one
 	Count      uint64 // in Kind.Unit

@@ -18,8 +18,8 @@ const Version = 7
 // Watcher finds faults in single observations: unauthorised senders, senders' values that are not
 // initial, unknown locators, values above the capacity, reserved bits and orphans, as a Detector
 // does; and in windows: stuck ports. A Live one also finds swapped locators, whole packets with the
-// trim bit, duplicate frames and a clock that is set back. The table of kinds gives the reasons why
-// only a Detector finds the others.
+// trim bit, duplicate frames and a clock that is set back. Collectors and exporters find
+// contested-name and clock-ahead; the table of kinds says why only a Detector finds the others.
 //
 // It is the window.Watch of one shard, and not safe for concurrent use. It allocates for a new
 // subject, and nothing for each observation of it.

@@ -34,7 +34,7 @@ needs CAP_NET_RAW, and with --capture ebpf, which counts packets in the kernel i
 them, CAP_BPF and CAP_NET_ADMIN as well: csigscope export --check says what a host has.
 
 SIGTERM or Ctrl-C closes all windows, stores them and ends the process. If the store does
-not take them within a minute, they wait in the outbox and the exit code is 1. A second
+not take them within 10 s, they wait in the outbox and the exit code is 1. A second
 signal ends the process at once, with exit code 1.
 
 SIGHUP reads the configuration and the fabric file again. A wrong file is refused with a log

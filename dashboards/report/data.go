@@ -12,8 +12,8 @@ import (
 )
 
 // Data gives access to the captures' aggregates, wherever they are held. The order of results is
-// unspecified unless stated otherwise. In all results, a cell consists of its tags if it has any,
-// else of its reflections.
+// unspecified unless stated otherwise. In all results but those of Flows, a cell consists of its
+// tags if it has any, else of its reflections.
 type Data interface {
 	Totals
 	Steps

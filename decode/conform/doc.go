@@ -8,7 +8,7 @@
 //
 // # Matching
 //
-// Two captured packets match if the parts agree that no device on the way may change:
+// Two captured packets match if all parts that no device on the way may change are equal:
 //
 //	IPv4   addresses, protocol, identification, fragment, length, all behind the header
 //	IPv6   addresses, next header, flow label, length, all behind the header

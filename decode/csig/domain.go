@@ -157,7 +157,7 @@ func (d *Domain) addTPID(s TPIDSpec) error {
 	return nil
 }
 
-// reservedEtherType lists the EtherTypes that the decoder itself parses. One of them as a CSIG TPID
+// reservedEtherType lists the EtherTypes of protocols that may follow a tag. One of them as a CSIG TPID
 // would hide its protocol. VLAN TPIDs are not listed: a network without VLAN tags may use one for
 // CSIG, so that devices which know only VLAN TPIDs forward the tag.
 func reservedEtherType(id uint16) bool {

@@ -3338,7 +3338,7 @@ type About struct {
 	To *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=to,proto3" json:"to,omitempty"`
 	// Number of windows in memory that are added up, including those without observations.
 	Windows uint32 `protobuf:"varint,8,opt,name=windows,proto3" json:"windows,omitempty"`
-	// Share of the known producers that have sent rows of the newest window. In the history of a
+	// Share of the expected producers that have sent rows of the newest window. In the history of a
 	// path or a verdict, share of the range for which no loss is recorded. Losses are rows that
 	// were lost, and restarts of a tap's process. A silent tap is no loss, nor are packets that the kernel
 	// dropped. Other answers of history leave it unset. JSON omits 0.
@@ -4151,8 +4151,8 @@ func (x *CellsResponse) GetCells() []*Cell {
 	return nil
 }
 
-// MatrixResponse is a signal as matrices of all groups by all groups, row by row: sources are rows,
-// destinations are columns.
+// MatrixResponse is a signal as square matrices, row by row: sources are rows, destinations are
+// columns. Both are the groups that the matching cells have, as listed in groups.
 type MatrixResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The windows of the answer; in JSON its fields are inline.
@@ -6442,7 +6442,8 @@ type HealthResponse struct {
 	ExpectedProducers uint64 `protobuf:"varint,10,opt,name=expected_producers,json=expectedProducers,proto3" json:"expected_producers,omitempty"`
 	// Number of open watches.
 	Watchers uint64 `protobuf:"varint,11,opt,name=watchers,proto3" json:"watchers,omitempty"`
-	// Blocks that were dropped because they were older than all windows in memory.
+	// Blocks (rows of one producer in one window, all or a part of them) that were dropped because they
+	// were older than all windows in memory.
 	OldBlocks uint64 `protobuf:"varint,12,opt,name=old_blocks,json=oldBlocks,proto3" json:"old_blocks,omitempty"`
 	// Windows that were dropped early for lack of room.
 	DroppedWindows uint64 `protobuf:"varint,13,opt,name=dropped_windows,json=droppedWindows,proto3" json:"dropped_windows,omitempty"`
@@ -6731,7 +6732,7 @@ type WindowEvent struct {
 	WindowEnd *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=window_end,json=windowEnd,proto3" json:"window_end,omitempty"`
 	// An event for the window was already sent, or the window is not the newest.
 	Late bool `protobuf:"varint,4,opt,name=late,proto3" json:"late,omitempty"`
-	// Share of the known producers that have sent rows of the window.
+	// Share of the expected producers that have sent rows of the window.
 	CompletenessRatio float64 `protobuf:"fixed64,5,opt,name=completeness_ratio,json=completenessRatio,proto3" json:"completeness_ratio,omitempty"`
 	// All rows of the window were on disk when the revision was made. If false, an event durable
 	// follows once they are, unless the window has another event first.

@@ -309,7 +309,7 @@ func (c *Captures) unknown(result *replay.Result, e *replay.Examined) []string {
 	}
 	say(result.Frames[decode.Hidden], "packets are encrypted by MACsec: tags inside them are hidden")
 	say(e.Decoded.Encrypted, "packets are in ESP or PSP: only the hosts see reflections inside")
-	say(e.Untracked, "packets are of more flows than are kept apart: whether these lose tags is not known")
+	say(e.Untracked, "packets are of more flows than are kept apart: findings that compare flows leave them out")
 	say(result.Counts.Unknown, "observations are of a signal type that no table gives a meaning")
 	say(result.Damaged.Bytes, "bytes of damaged captures are left out")
 	result.SkippedLink.List(func(u window.UnreadableLink, packets uint64) {
