@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"text/template"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -309,5 +310,31 @@ func TestViewsDoNotWrap(t *testing.T) {
 	extent, err := s.Extent(t.Context())
 	if err != nil || extent.Observations != math.MaxUint64 || extent.Heavy != math.MaxUint64 {
 		t.Errorf("extent %+v, %v", extent, err)
+	}
+}
+
+// The views know the same units and directions of signals as package csig.
+func TestSignalsOfViews(t *testing.T) {
+	sequential(t)
+	files, err := template.ParseFS(migrationFiles, "migrations/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	expression := func(name string) string {
+		var b strings.Builder
+		if err := files.ExecuteTemplate(&b, name, nil); err != nil {
+			t.Fatal(err)
+		}
+		return strings.ReplaceAll(b.String(), "{signal:UInt8}", "toUInt8(number)")
+	}
+	got := readStrings(t, openStore(t), fmt.Sprintf("SELECT format('{} {}', toString(%s), toString(%s)) FROM numbers(%d)", expression("unit"), expression("lower is worse"), csig.NumSignals))
+	for i := range csig.Signal(csig.NumSignals) {
+		lower := 0
+		if i.Direction() == csig.Min {
+			lower = 1
+		}
+		if want := fmt.Sprintf("%d %d", i.Unit()&3, lower); i.HasValue() && got[i] != want { // the upper bit of a unit is only Count's
+			t.Errorf("%s: unit and direction %s, want %s", i.FullName(), got[i], want)
+		}
 	}
 }
