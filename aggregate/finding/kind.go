@@ -98,15 +98,15 @@ var kinds = [NumKinds]kindInfo{
 	},
 	UnknownLocator: {
 		"unknown-locator", Warning, "observations", "section 5.5.1",
-		"locator metadata that no port of the path writes, from sources that do not stand out", "one value that some hop replaced", "the locator, and the ports or devices that all flows with it cross and that wrote little else meanwhile; if that is not certain, up to 12 candidates, senders among them",
+		"locator metadata that no port of the path writes, from sources that do not stand out", "one value that is not the initial one", "the locator, and the ports or devices that all flows with it cross and that wrote little else meanwhile; if that is not certain, up to 12 candidates, senders among them",
 		"the fabric file or the locator layout is out of date, or a switch replaces values without locator metadata",
 		"tags",
 	},
 	LocatorAlone: {
 		"locator-alone", Error, "observations", "section 4.1.3",
-		"locator metadata of a port beside a value that no hop replaced", "one tag whose locator differs from that of most tags without a value", "the location",
+		"locator metadata of a port beside the initial value", "one tag whose locator differs from that of most tags with the initial value", "the location",
 		"first hops may write the initial value themselves (`windows: locate_untouched`)",
-		"no: they only count values that no hop replaced",
+		"no: they only count initial values",
 	},
 	AboveCapacity: {
 		"above-capacity", Warning, "observations", "section 5.1",
@@ -140,7 +140,7 @@ var kinds = [NumKinds]kindInfo{
 	},
 	WrongProfile: {
 		"wrong-profile", Info, "observations", "section 4.1",
-		"fields that make sense in the other profile", "100 values that some hop replaced, of which at least 95 % name a port of their path if read in the other profile, and at most 85 % in this one; this finding replaces the others of the layout", "the layout",
+		"fields that make sense in the other profile", "100 values that are not the initial one, of which at least 95 % name a port of their path if read in the other profile, and at most 85 % in this one; this finding replaces the others of the layout", "the layout",
 		"the fabric file describes other locators than the switches write",
 		"no: that needs a look back at other findings",
 	},

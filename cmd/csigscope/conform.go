@@ -62,7 +62,7 @@ nanoseconds. A value such as "12.5Gbps", "20%" or "18us" holds from its time unt
 the same port and signal; it is empty if the device had none. A port has the name of its capture file unless PORT= names it.
 
 The command exits with 1 if a capture is damaged, else with 3 if a rule was broken, else with 1 if
-nothing could be compared or no packet before the device has a tag.`,
+nothing could be compared, no packet before the device has a tag, or --metrics has none of the ports.`,
 		Example: `  csigscope conform before.pcapng after.pcapng
   csigscope conform in.pcap leaf3:up1=up1.pcap leaf3:up2=up2.pcap --fabric fabric.yaml
   csigscope conform in.pcap out.pcap --role ingress

@@ -124,8 +124,8 @@ example:
 
 Switches support CSIG completely unless the lists devices and faults of a scenario change how some
 of their ports treat tags, by entries such as
-{match: "leaf3:up*", kind: wrong-lm, start: 2s, end: 4s}. match is a pattern of devices or ports,
-kind one of those below. For each cell with heavy observations, the truth has the bottleneck that
+{match: "leaf3:up*", kind: wrong-lm, start: 2s, end: 4s}. match is a pattern of devices or ports
+(for forge: of hosts), kind one of those below. For each cell with heavy observations, the truth has the bottleneck that
 the tags name and, with such entries, the one that they would name without. In the lists below, LM is the locator metadata of a tag and D
 its bit for trimmed packets. Sections of IBCS are those of
 draft-tian-ccwg-ibcs-datapath-processing-00, other sections those of draft-ravi-ippm-csig-01.
