@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -201,7 +203,7 @@ func (f *emitFlags) run(cmd *cobra.Command) error {
 	}
 	_, extension, _ := strings.Cut(filepath.Base(report.Captures[0]), ".")
 	captures := f.dir + "/*." + extension
-	if matches, _ := filepath.Glob(captures); len(matches) > len(report.Captures) {
+	if matches, _ := fs.Glob(os.DirFS(f.dir), "*."+extension); len(matches) > len(report.Captures) {
 		fmt.Fprintf(out, "%s also holds %d captures of earlier runs, perhaps of another fabric\n", f.dir, len(matches)-len(report.Captures))
 		captures = strings.Join(report.Captures, " ")
 	}

@@ -81,7 +81,11 @@ func TestScenarioIsOneFile(t *testing.T) {
 	if r := runBinary(t, os.Environ(), "emit", "--scenario-file", bad); r.code != 2 || !strings.Contains(r.stderr, "line ") || !strings.Contains(r.stderr, "spinse") {
 		t.Errorf("exit code %d: %s", r.code, r.stderr)
 	}
-	again := []string{"emit", "--scenario", "quickstart", "--set", "duration=10ms", "--out", dumped.dir}
+	folder := filepath.Join(t.TempDir(), "run[1]") // no pattern
+	if err := os.Rename(dumped.dir, folder); err != nil {
+		t.Fatal(err)
+	}
+	again := []string{"emit", "--scenario", "quickstart", "--set", "duration=10ms", "--out", folder}
 	if out := mustRun(t, os.Environ(), again...); !strings.Contains(out, " of earlier runs, ") || strings.Contains(out, "*.pcapng") {
 		t.Errorf("into a folder with captures of another fabric: %s", out)
 	}
