@@ -37,8 +37,11 @@ func TestDistribution(t *testing.T) {
 			}
 			for i := range 300_000 {
 				entry := rng.Uint32N(entries)
-				if i < 20 { // the first entries have one observation in one of the windows, or in both
-					entry = uint32(i) % 16
+				if i < 16*46 { // the first entries have 1 to 46 observations, in one of the windows more than in the other
+					few := [2]uint32{uint32(i) % 16, 15 - uint32(i)%16}[w]
+					if entry = uint32(i) % 16; uint32(i)/16 > 3*few {
+						continue
+					}
 				} else if entry < 16 {
 					continue
 				}
