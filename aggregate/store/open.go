@@ -21,8 +21,8 @@ type process struct{ producer, incarnation uint64 }
 // a minute closes after its last second, and never if the process is killed. It reads minutes only if there
 // are open processes, and seconds only where one may have some: at the end of the range or of all seconds,
 // and while a minute is unclosed after its last minute or, without one, after the start of the range and its own.
-// Reading all seconds of a long range would take longer than the answer. So it misses the open minute of a process
-// that was killed just after an hour of silence, and that of a ring if another ring of the tap closed this minute.
+// Reading all seconds of a long range would take longer than the answer. So it misses two open minutes: of a process
+// killed just after an hour of silence, and of one ring if another ring of the tap closed this minute.
 func (s *Store) ahead(ctx context.Context, q *Question, condition string) (ahead bool, err error) {
 	began, err := s.openProcesses(ctx, q.From, q.To)
 	if err != nil || len(began) == 0 {

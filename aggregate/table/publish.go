@@ -1,0 +1,155 @@
+package table
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+)
+
+// Run publishes a revision when windows have changed, until ctx ends.
+func (m *Memory) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-m.dirty:
+			m.debounce(ctx)
+			m.Publish()
+		case <-m.waits():
+			m.Publish()
+		}
+	}
+	return nil
+}
+
+// debounce waits for further blocks of the same moment.
+func (m *Memory) debounce(ctx context.Context) {
+	ended := time.NewTimer(m.opts.Debounce)
+	defer ended.Stop()
+	for !m.isComplete() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ended.C:
+			return
+		case <-m.dirty:
+		}
+	}
+}
+
+// waits fires when, without a write, a window may become final, producers for which the windows
+// ahead wait stop being present, or a window follows by the clock. It never fires before the first
+// window.
+func (m *Memory) waits() <-chan time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.opts.Now()
+	at, ok := m.nextFinal(now)
+	noLater := func(next time.Time) {
+		if !ok || next.Before(at) {
+			at, ok = next, true
+		}
+	}
+	if m.seconds != nil {
+		noLater(m.nextByClock(now))
+	} else if m.table.upToNewest() < len(m.table.list) {
+		noLater(now.Add(m.presence()))
+	}
+	if silent, follows := m.nextSilence(now); follows {
+		noLater(silent)
+	}
+	if !ok {
+		return nil
+	}
+	return time.After(min(at.Sub(now), maxWaits))
+}
+
+// maxWaits bounds a wait for a time of the clock, which can be set back meanwhile.
+const maxWaits = DefaultMaxAge * aggregate.LiveResolution
+
+func (m *Memory) isComplete() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.complete
+}
+
+// Publish makes a revision of the changes since the last one, if there are any.
+func (m *Memory) Publish() {
+	// Waiting clients compute their results themselves, at the same time.
+	for _, w := range m.publish() {
+		if m.seconds == nil { // few clients use short windows
+			w.warm()
+		}
+	}
+}
+
+// publish returns the windows of the revision, none if there is no revision.
+func (m *Memory) publish() (changed []*Window) {
+	m.publishing.Lock()
+	defer m.publishing.Unlock()
+	last := m.state.Load()
+	s := m.newState(last.Revision + 1)
+	m.mu.Lock()
+	s.durable = m.durable
+	m.chooseNewest(s.Published)
+	m.fill()
+	m.forget(s.Published)
+	s.Epoch, s.Coverage = m.epoch, m.coverage()
+	for _, step := range m.table.list[:m.table.upToNewest()] {
+		w := m.windows[step.start]
+		if m.becomesFinal(w, s.Published) || w.changed {
+			flows, forgotten := m.sharedFlows(step.start)
+			w.changed, w.known = false, &Window{
+				Start: time.Unix(0, step.start).UTC(), End: time.Unix(0, step.start+int64(m.opts.Resolution)).UTC(), Revision: s.Revision,
+				Producers: m.producersOf(w), Coverage: s.Coverage, Rows: m.rows(w), Memo: NewMemo(), Final: w.final,
+				Durable: w.lastWritten() <= s.durable, last: w.lastWritten(), flows: flows, flowsForgotten: forgotten,
+			}
+			changed = append(changed, w.known)
+		}
+		s.Windows = append(s.Windows, w.known)
+	}
+	m.complete = false
+	m.counts.UntrackedCells = m.histories.untracked
+	select {
+	case <-m.dirty: // this revision includes all changes
+	default:
+	}
+	m.mu.Unlock()
+	log := last.log
+	if s.Epoch != last.Epoch {
+		log = nil
+	} else if len(changed) == 0 {
+		return nil
+	}
+	if m.seconds != nil {
+		m.judgeBySeconds(changed)
+	} else {
+		m.histories.add(changed)
+	}
+	s.log = m.logged(log, s, changed)
+	m.state.Store(s)
+	close(last.next)
+	return changed
+}
+
+// logged returns the log with a further revision, within the bounds on revisions and rows. Logged
+// states have no log themselves; otherwise, none would ever be freed.
+func (m *Memory) logged(log []change, s *State, changed []*Window) []change {
+	apart := *s
+	apart.log = nil
+	log = append(slices.Clone(log), change{state: &apart, windows: changed})
+	rows := 0
+	for i := len(log) - 1; i >= 0; i-- {
+		for _, w := range log[i].windows {
+			rows += w.Rows.Len()
+		}
+		if kept := len(log) - i; kept > 1 && (kept > m.opts.Log || rows > m.opts.MaxRows) {
+			return slices.Delete(log, 0, i+1)
+		}
+	}
+	return log
+}
+
+// State returns the state at the latest revision.
+func (m *Memory) State() *State { return m.state.Load() }
