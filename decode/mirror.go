@@ -89,7 +89,7 @@ func NewUnwrapper(m Mirrors) *Unwrapper {
 // Ethernet link. With MirrorOK, inner is the frame as the switch saw it, without FCS: its Data lies
 // in f.Data and lives as long. Its WireLen is the number of its bytes in the outer packet, which is
 // the original length unless Session.Truncated, or a first fragment of GRE holds less. With any
-// other result inner and s are zero, and f is an ordinary frame (MirrorNone) or has to be counted.
+// other result inner and s are zero, and f is an ordinary frame (MirrorNone) or a fault to count.
 //
 // Unwrap removes one session: to unwrap a mirror of a mirror, call it again with inner. It
 // allocates nothing, and its work is bounded by the headers.

@@ -66,7 +66,7 @@
 //	2   max_delay       per-hop delay                 ns      ns      maximum  0           at least 20 us           section 5.4
 //	3   max_nqd         normalized queue depth,       ratio   ppm     maximum  0           at least 50 %            IEEE slides,
 //	                    uec050 alone                                                                                "max(nQD)"
-//	N   type_N          as a table says, else none    any     those   any      likewise    as the table says        section 4.1.3
+//	N   type_N          as a table says, else none    any     those   any      by hops     as the table says        section 4.1.3
 //	                                                          or counts
 //
 // Senders write the initial value ("Init Value" of the IEEE slides; all ones are 31 and 1048575).
@@ -75,9 +75,9 @@
 // strictly tighter (section 5.3.3, 5.4.2), so that among hops with equal codes the first one is
 // named.
 //
-// A type_N is a type that the profile does not define: 3 in ietf01 and 4 and up. Without a table it
-// is kept and counted, and has no value. A table gives it a unit and an Aggregation, and so a
-// Signal of its own.
+// A type_N is a type that the profile does not define: from 3 on in ietf01, from 4 on in uec050.
+// Without a table it is kept and counted, and has no value. A table gives it a unit and an
+// Aggregation, and so a Signal of its own.
 //
 // # Values
 //

@@ -51,9 +51,9 @@ func (a *Attributes) Has(f Field) bool { return a.has>>f&1 != 0 }
 func (a *Attributes) Set(f Field) { a.has |= 1 << f }
 
 // Hop returns the number of the hop on the path, 1 for the first device, derived from the TTL
-// (section 5.5.2); 0 without a TTL. It assumes that hosts send with a TTL of 64, 128 or 255, the
-// next one above, and that devices write the TTL that they have decremented. A field of fewer than
-// 8 bits holds the low bits: it distinguishes hops below 1<<bits.
+// (section 5.5.2); 0 without a TTL. It takes the lowest of 64, 128 and 255 that is not below the
+// field as the TTL of the sender, and assumes that devices write the TTL that they have decremented.
+// A field of fewer than 8 bits holds the low bits: it distinguishes hops below 1<<bits.
 func (a *Attributes) Hop() uint8 {
 	if !a.Has(FieldTTL) {
 		return 0
