@@ -39,9 +39,10 @@ type Codes struct {
 var ErrSplits = errors.New("values are not in steps of one length")
 
 // CodeSplits returns the codes, ascending, at which Codes of a table have to be split, so that two things hold: the
-// observations of one Codes are all heavy or all not, for each of the capacities (kbit/s) and for an unknown one; and the sum
-// of their values follows from the sum of their codes. Codes below 128 have a bucket each and need no splits. The error wraps
-// ErrSplits if the table's values do not allow that, or if more splits than most are needed.
+// observations of one Codes are all heavy or all not, for each of the capacities (kbit/s) and for an unknown one;
+// and the sum of their values follows from the sum of their codes. Codes below 128 have a bucket each and need no
+// splits. The error wraps ErrSplits if the table's values do not allow that, or if more splits than most are
+// needed.
 func CodeSplits(t *csig.Table, capacities []uint64, most int) (splits []uint32, err error) {
 	const exact = 128
 	last := t.Codes() - 1
@@ -100,8 +101,8 @@ type CountedFrames struct {
 	Empty, Invalid     uint64 // see decode.Counters.EmptyReflections and InvalidReflections
 }
 
-// AddCounted passes the stream's pending observations to its shard, then the counted ones (Shard.AddCounted). It does not
-// keep the list.
+// AddCounted passes the stream's pending observations to its shard, then the counted ones (Shard.AddCounted). It
+// does not keep the list.
 func (l *Stream) AddCounted(ctx context.Context, frames *CountedFrames, list []Counted) error {
 	if err := l.Pass(ctx); err != nil {
 		return err
@@ -130,8 +131,9 @@ func (l *Stream) AddCounted(ctx context.Context, frames *CountedFrames, list []C
 }
 
 // AddCounted counts observations as Add would count them one by one, with these exceptions: it looks for no repeated
-// reflections, orphans and missing times (see CountedAs), ignores RejectAfter, puts nothing into quarantine, counts no flows
-// (see AddSampled), and shows nothing to a Watch or, as sightings, to the resolver. An error of the sink ends the shard, as in Add.
+// reflections, orphans and missing times (see CountedAs), ignores RejectAfter, puts nothing into quarantine, counts
+// no flows (see AddSampled), and shows nothing to a Watch or, as sightings, to the resolver. An error of the sink
+// ends the shard, as in Add.
 func (s *Shard) AddCounted(ctx context.Context, list []Counted) error {
 	if s.err != nil {
 		return s.err
@@ -195,7 +197,8 @@ func (s *Shard) addCounted(ctx context.Context, c *Counted) error {
 	return nil
 }
 
-// Sampled is one observation among those that AddCounted gets as counts, with its own addresses, ports and packet length.
+// Sampled is one observation among those that AddCounted gets as counts, with its own addresses, ports and packet
+// length.
 type Sampled struct {
 	decode.Observation
 	N uint32 // number of observations of which this one was sampled, at least 1

@@ -19,7 +19,7 @@ const pageBuckets = 64
 type distribution struct {
 	entries []distEntry          // by wide entry
 	pages   [][pageBuckets]uint8 // those beyond the length are zeroed; no entry uses the first one
-	carried table32              // page*pageBuckets + bucket to the number of 256 observations
+	carried table32              // page*pageBuckets + bucket to its carries, each of 256 observations
 }
 
 // distEntry fills a cache line.

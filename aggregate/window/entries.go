@@ -22,7 +22,7 @@ type entries struct {
 	wide      []wideEntry
 	compactAt pages
 	wideAt    pages
-	carried   table32      // codeKey to the number of 256 observations, of compact entries
+	carried   table32      // of compact entries: codeKey to its carries, each of 256 observations
 	dist      distribution // of wide entries
 }
 
@@ -124,7 +124,7 @@ func (e *entries) addWide(id uint32, t *seriesTable) uint32 {
 	return uint32(n) + id%pageSeries
 }
 
-// know gives the entry of a series, if it has one, its heavy codes.
+// know sets the heavy codes in a series' entry, if it has one.
 func (e *entries) know(id uint32, s *series) {
 	if at := e.compactAt.find(id); at != 0 {
 		e.compact[at-1].heavy = s.heavyMask
@@ -199,7 +199,7 @@ func (e *entries) carry(entry, code uint32, n uint64) {
 	*slot = aggregate.AddSat(*slot, n)
 }
 
-// carriedOf returns the number of carries of 256 observations of a code.
+// carriedOf returns the number of carries of a code, each of 256 observations.
 func (e *entries) carriedOf(entry, code uint32) uint64 {
 	if e.compact[entry].carries>>code&1 == 0 {
 		return 0

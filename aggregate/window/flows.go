@@ -20,8 +20,8 @@ type FlowLimits struct {
 	// Budget is the number of entries that a window has for flows; a flow takes one for each of its
 	// signals and kinds. It is at least Top and at least 2, and at most MaxFlowBudget. Default: 4096, or
 	// four times Top if that is more. Past it, the shard forgets the flows with the fewest heavy
-	// observations, and a named flow may have had more heavy observations than its row has: the rest
-	// includes those.
+	// observations, and a named flow may have had more heavy observations than its row has: the rest of
+	// its cell (aggregate.FlowRow) includes those.
 	Budget int
 }
 
@@ -123,9 +123,9 @@ type flowRows struct {
 }
 
 // If other shards may have seen a part of a window, the top flows of one part need not be those of
-// the whole. Then a shard that remembers at most partFlows flows names all of them, and any other
-// partTop times the usual number of each signal and kind. So the top flows of all parts together are
-// exact in the first case; in the second, a flow's total is a lower bound.
+// the whole. Then a shard that remembers at most partFlows flows names all of them. Any other shard
+// names partTop times the usual number of each signal and kind. So the top flows of all parts together
+// are exact in the first case; in the second, a flow's total is a lower bound.
 const (
 	partFlows = 1024
 	partTop   = 2
@@ -216,8 +216,8 @@ func (r *flowRows) add(b *aggregate.Block, sr *series, sum *aggregate.Sums) {
 	b.Flows[r.others].AddSums(sum)
 }
 
-// find returns the position of a cell's rest, and adds it if it is missing. The cell of overflow
-// rows may have named flows, and is that of others too.
+// find returns the position of a cell's rest, and adds it if it is missing. The overflow cell may have
+// named flows, and is also the cell of others.
 func (r *flowRows) find(b *aggregate.Block, k aggregate.CellKey) int {
 	for i := len(r.cells); i < len(b.Flows); i++ {
 		if b.Flows[i].Cell() == k {

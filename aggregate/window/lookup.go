@@ -8,8 +8,9 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// lookupKey identifies a series before anything is resolved: 18 bits for each
-// endpoint class of the measured path, then 17 bits of locator metadata, 6 of the signal's index, 3 of class and 1 of kind. It is never 0.
+// lookupKey identifies a series before anything is resolved: 18 bits for each endpoint class of the
+// measured path, then 17 bits of locator metadata, 6 of the signal's index, 3 of class and 1 of kind.
+// It is never 0.
 type lookupKey uint64
 
 // noLM stands for locator metadata that names nothing.

@@ -66,7 +66,7 @@ type Shard struct {
 
 	batch   []decode.Observation  // the items' observations
 	one     [1]decode.Observation // batch of a Counted or a Sampled
-	counted bool                  // the batch is that: it is not watched
+	counted bool                  // batch is one[:]: it is not watched
 	survey  survey                // of a batch of Add
 	items   [pendingItems]pendingItem
 	pending int
@@ -185,7 +185,7 @@ func (s *Shard) add(ctx context.Context, obs []decode.Observation, v *survey) er
 	return nil
 }
 
-// survey is what has to be known of a batch to count it without a decision for each observation.
+// survey sums up a batch, so that it can be counted without a decision for each observation.
 type survey struct {
 	first, last int64               // times of the earliest and the latest one; 0 without a time
 	odd         uint                // not 0 if one may be rejected, except as a repeat
