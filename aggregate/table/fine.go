@@ -16,9 +16,9 @@ const (
 
 // NewFineMemory makes a Memory of windows shorter than aggregate.LiveResolution, for blocks that
 // may hold only cells with heavy observations. So a missing producer means nothing, and windows
-// follow the clock: a window is shown once a producer has rows of it, and a window without rows
-// once its lateness has passed. They begin once seconds, the Memory of windows of
-// aggregate.LiveResolution, has one.
+// follow the clock: a window is shown once a producer has rows of it. Once seconds, the Memory of
+// windows of aggregate.LiveResolution, has a window, short ones without rows are shown too, after their
+// lateness.
 //
 // States and coverage are those of seconds at the time of a revision: short windows are never
 // judged, and no producer has to write them. It uses the clock and the thresholds of seconds. It

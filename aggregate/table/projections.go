@@ -45,8 +45,8 @@ type HeavyLocation struct {
 // topSteps is the number of steps of the sliding range, which moves one step at a time.
 const topSteps = 6
 
-// NewTopBottlenecks takes blocks at the resolution, over about the last length of time: between 5/6
-// of it and all of it. rows bounds the locations of all signals, as in a sliding table.
+// NewTopBottlenecks makes a TopBottlenecks for blocks at the resolution, over about the last length of
+// time: between 5/6 of it and all of it. rows bounds the locations of all signals, as in a sliding table.
 func NewTopBottlenecks(resolution, length time.Duration, rows int) *TopBottlenecks {
 	return &TopBottlenecks{newSteps(Bounds{
 		Resolution: resolution, Step: max(length/topSteps, resolution), Steps: topSteps, Rows: rows, Sliding: true,
@@ -141,7 +141,7 @@ type CodeCount struct {
 	N        uint64
 }
 
-// NewDistributions takes blocks at the resolution. A row is a code of a cell in a step.
+// NewDistributions makes Distributions for blocks at the resolution. A row is a code of a cell in a step.
 func NewDistributions(resolution time.Duration, steps, rows int) *Distributions {
 	return &Distributions{newSteps(Bounds{Resolution: resolution, Steps: steps, Rows: rows},
 		func(into, n *uint64) { *into = aggregate.AddSat(*into, *n) },
@@ -245,7 +245,7 @@ func (t *flowTotal) located() aggregate.FlowRow {
 	return row
 }
 
-// NewFlowTotals takes blocks at the resolution. It holds at most that many flows, each once for
+// NewFlowTotals makes FlowTotals for blocks at the resolution. It holds at most that many flows, each once for
 // every signal, kind and cell that it has; it drops later ones.
 func NewFlowTotals(resolution time.Duration, flows int) *FlowTotals {
 	return &FlowTotals{newSteps(Bounds{Resolution: resolution, Rows: flows}, (*flowTotal).merge, (func(flow.Flow) flow.Flow)(nil))}

@@ -8,8 +8,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// Bounds of the provisional rows in a Memory, besides those of final rows. Together they are no
-// more than the rows of one step (see stepRows), or for short windows than half of all rows.
+// Bounds of the provisional rows in a Memory, besides those of final rows. There are at most as many
+// as rows of one step (see stepRows), and of short windows at most half of MemoryOptions.MaxRows.
 const (
 	producerShare    = 4       // a producer may have this fraction of them
 	maxParts         = 1 << 14 // of all producers, in all windows
@@ -197,8 +197,8 @@ func (m *Memory) before(w *openWindow) *openWindow {
 	return m.windows[w.step.start-int64(m.opts.Resolution)]
 }
 
-// isAnnounced reports, once, that at least as many parts as in the previous window have rows, and
-// every present producer.
+// isAnnounced reports, once, that every present producer has rows in the window, and at least as many
+// parts as in the previous one.
 func (w *openWindow) isAnnounced(before *openWindow, present int) bool {
 	if w.settled || before != nil && w.announced < before.announced || w.producers() < present {
 		return false

@@ -38,9 +38,9 @@ func (m *Memory) debounce(ctx context.Context) {
 	}
 }
 
-// waits fires when, without a write, a window may become final, producers for which the windows
-// ahead wait stop being present, or a window follows by the clock. It never fires before the first
-// window.
+// waits returns a channel that fires when, without a write, a window may become final, producers for
+// which the windows ahead wait stop being present, or a window follows by the clock. Before the first
+// window it is nil.
 func (m *Memory) waits() <-chan time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -21,7 +21,7 @@ type MemoryOptions struct {
 	// unless every present producer closed it. Default two windows, at least 50 ms.
 	Lateness time.Duration
 	Windows  int // maximum number of windows, the newest; default DefaultWindows
-	// MaxRows bounds the rows of a cell and a location in all windows together, each of about 200
+	// MaxRows bounds the rows of all windows together, one for each cell and location, of about 200
 	// bytes, and separately those in the log of revisions. Past it, windows overflow and the oldest
 	// are forgotten early, as in every sliding table. Default DefaultMaxRows.
 	MaxRows int
@@ -60,8 +60,7 @@ const (
 	DefaultMaxRows = 1 << 20
 )
 
-// presentWindows is the number of windows' time after its last block for which a producer is
-// awaited.
+// presentWindows is how long after its last block a producer is awaited, in windows.
 const presentWindows = 3
 
 func (o MemoryOptions) withDefaults() MemoryOptions {

@@ -79,7 +79,7 @@ func (s *State) Old(windows []*Window) map[aggregate.CellKey]bool {
 
 // Parts returns the windows, which are the state's last ones, as parts of their sum: each cell uses the kind
 // of observations that it uses in all of them. Old tags do not count beside reflections that are not old.
-// A window whose cells use the same kinds alone is its own part.
+// A window whose cells use these kinds anyway is its own part.
 func (s *State) Parts(windows []*Window) []*Window {
 	type key struct{ windows int }
 	list, _ := s.Memo.Get(key{len(windows)}, func() any { return parts(windows, s.Old(windows)) }).([]*Window)
@@ -219,8 +219,8 @@ func (w *Window) Locations(s csig.Signal) []aggregate.LocationStats {
 	return list
 }
 
-// Kinds identifies the cells that the window takes part with, if it is a part of other windows; see
-// State.Parts. It is empty otherwise.
+// Kinds identifies the kind of observations that each cell of a window from State.Parts uses. It is
+// empty for a window whose cells choose it themselves.
 func (w *Window) Kinds() string { return w.Rows.kinds }
 
 // part returns the window as a part in which the cells of the mask count. It keeps the last such part.
@@ -353,8 +353,8 @@ func (m *Memory) lag(n int) int {
 	return n
 }
 
-// Lose makes the watcher start again after a Changed step, of which the reader kept no windows and
-// finds that memory has dropped them: a Lagging step comes next.
+// Lose makes the watcher start again: a Lagging step comes next. Call it after a Changed step whose
+// windows the reader did not keep, if the memory has dropped them.
 func (w *Watcher) Lose() {
 	w.lag(w.memory.State().Revision - (w.revision - 1))
 }

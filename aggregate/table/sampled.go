@@ -56,7 +56,7 @@ const (
 	maxEvery = 1 << 40 // if not even one of that many stretches fits, none does
 )
 
-// NewSampledSeries takes blocks at the resolution. A stretch has that many steps, at least 1, each
+// NewSampledSeries makes a SampledSeries for blocks at the resolution. A stretch has that many steps, at least 1, each
 // a multiple of the resolution. It holds at most that many stretches, in about limit bytes.
 func NewSampledSeries(resolution, step time.Duration, steps, most, limit int) *SampledSeries {
 	return &SampledSeries{

@@ -148,7 +148,7 @@ func (r Rows) WithTrend(windows []*Window, later int64) Rows {
 	return r
 }
 
-// Len returns the number of rows of a cell and a location.
+// Len returns the number of rows, one for each cell and location.
 func (r Rows) Len() int { return len(r.rows.list) }
 
 // Each calls f for the rows of the signal, in any order: those of both kinds, which never add up.
@@ -296,8 +296,8 @@ func (r Rows) chosen(sig csig.Signal, level func(aggregate.LocationID) aggregate
 	}
 }
 
-// takes reports whether the observations of a kind, the cell at i, belong to their cell: its tags if it
-// has any, else its reflections.
+// takes reports whether the entry at i of r.rows.cells, which holds one kind of a cell's observations,
+// counts: the tags if the cell has any, else the reflections.
 func (r Rows) takes(i int) bool {
 	k := r.rows.cells[i].cell
 	switch {
