@@ -43,8 +43,8 @@ type Source interface {
 	// frames: all frames received before it have been delivered. It returns 0 before the first
 	// such call.
 	LowWatermark() int64
-	// Ahead returns how far the clock of frame times is known to be ahead of the system clock
-	// at least, in ns: a network card has its own clock.
+	// Ahead returns a lower bound, in ns, of the lead of the frames' clock over the system clock: a
+	// network card has its own clock.
 	Ahead() int64
 	// Close is called after the last ReadBatch.
 	Close() error
@@ -55,21 +55,22 @@ type Source interface {
 type Counter interface {
 	// Count sets the settings and the place under which the source counts from now on. It is called before
 	// the first ReadBatch, and again when they change. It returns the counts that were not read yet; in
-	// the first call those since the source was opened, under the settings of that time. Where another source
-	// replaces this one or is replaced by it, it is also called without a change, for exact counts: the goroutine
-	// of the source that ends then calls both.
+	// the first call those since the source was opened, under the settings of that time. Where one source
+	// replaces another, the goroutine of the one that ends calls Count of both without a change, for exact
+	// counts.
 	Count(*window.Settings, window.Tap) (Counts, error)
 	// ReadCounts returns the counts since the last call, often none. Of a Counter, LowWatermark also holds
 	// after a batch with frames: packets received before it have been counted or delivered.
 	ReadCounts() (Counts, error)
 }
 
-// Successor is an optional interface of a Counter that can replace another one without a packet between them.
+// Successor is an optional interface of a Counter that can replace another one so that exactly one of them
+// counts each packet.
 type Successor interface {
 	Counter
-	// Succeed makes the source count from the moment on at which the other one stops, and returns the last counts of that
-	// one; it forgets the counts of its own until then. Afterwards the other source still delivers frames. Succeed reports
-	// false, and changes nothing, if it cannot replace the other one.
+	// Succeed makes the source count from the moment at which the other one stops, and returns the other's last counts.
+	// It forgets its own counts until then. Afterwards the other source still delivers frames. Succeed reports false, and
+	// changes nothing, if it cannot replace the other one.
 	Succeed(Counter) (last Counts, ok bool, err error)
 }
 
@@ -138,8 +139,8 @@ type Ring struct {
 	// Source belongs to the pipeline once Run or Reload is called with it. In a reload, nil
 	// means the source of the running ring with the same key.
 	Source Source
-	// Before is the name of the tap in the previous plan that captures the same packets: with a Source, the ring replaces the rings
-	// of that tap. Default Name.
+	// Before is the name of the tap in the previous plan that captures the same packets: with a Source, the
+	// ring replaces the rings of that tap. Default Name.
 	Before string
 	// Link is the link type of frames. Default Ethernet.
 	Link decode.Link

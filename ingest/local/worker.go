@@ -210,8 +210,8 @@ func (w *worker) take(ctx context.Context, batch *capture.Batch) error {
 	return w.takeFrames(ctx, frames)
 }
 
-// earlier returns the number of leading frames that were captured before the clock was set back: their times were plausible
-// by the earlier limit, and are not by the one of now. They count before the lanes follow the clock.
+// earlier returns the number of leading frames that were captured before the clock was set back: their times were
+// plausible by the earlier limit, and are not by the one of now. They count before the lanes follow the clock.
 func (w *worker) earlier(frames []capture.Frame, now int64) (n int) {
 	for limit := now + int64(aggregate.MaxAhead); n < len(frames) && frames[n].TimeNS > limit && frames[n].TimeNS <= w.limit; {
 		n++
@@ -240,8 +240,8 @@ func (w *worker) takeCounts(ctx context.Context, frames []capture.Frame) error {
 	return w.advance(ctx)
 }
 
-// addReading adds the counts of a reading. If the clock was set back since the previous one, those from before come first and
-// the lane begins again after them, or the others could be late.
+// addReading adds the counts of a reading. If the clock was set back since the previous one, those from before come
+// first and the lane begins again after them, or the others could be late.
 func (w *worker) addReading(ctx context.Context, c *Counts) error {
 	l := w.lanes[0]
 	if slices.ContainsFunc(c.List, func(o window.Counted) bool { return o.TimeNS > w.limit }) {
@@ -276,8 +276,8 @@ func (w *worker) takeFrames(ctx context.Context, frames []capture.Frame) error {
 	return w.advance(ctx)
 }
 
-// follow makes the lanes reject times of the frames to come that are implausible now (Unix ns), and restarts lanes whose
-// clock was set back.
+// follow makes the lanes reject times of the frames to come that are implausible now (Unix ns), and restarts lanes
+// whose clock was set back.
 func (w *worker) follow(ctx context.Context, now int64) error {
 	limit, ahead := now+int64(aggregate.MaxAhead), w.tap.Source.Ahead()
 	setBack := limit < w.limit
