@@ -27,7 +27,7 @@ type Chunk struct {
 // A boundary is a guess: the records from there on form a run, in which each header has a plausible
 // length and time and leads to the next one, and each pcapng block repeats its length at its end. A
 // run has at least 16 records and 64 KiB (size/2 if that is less). In a pcapng file, no other run may
-// contradict it: of frames of equal length that hold blocks, none starts a range. Reading confirms the guess:
+// contradict it, so no range starts at blocks inside frames of equal length. Reading confirms the guess:
 // chunk 0 starts at a known record, and a chunk whose reader returns io.EOF ended exactly where the
 // next one starts. A reader that skips damage (Options.Resume) cannot confirm it, and relies on the
 // run. After a *BoundaryError the guess was wrong: drop the results of the chunk and of all later

@@ -79,8 +79,8 @@ func (e *BoundaryError) Error() string {
 		e.File, e.Chunk.Index, e.Offset, e.Chunk.End)
 }
 
-// Remedy tells how to run csigscope with capabilities, given as setcap writes them, such as
-// "cap_net_raw".
+// Remedy returns advice on how to run csigscope with capabilities, given as setcap writes them, such
+// as "cap_net_raw".
 func Remedy(capabilities string) string {
 	return "run as root, or sudo setcap " + capabilities + `+ep "$(command -v csigscope)"`
 }

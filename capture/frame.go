@@ -104,7 +104,7 @@ type Options struct {
 	// it continues where a run of records, each with a plausible header that leads to the next, proves
 	// the start of a record, or at the next boundary of [Chunks] with a size of Resume bytes, whichever
 	// comes first. In a pcapng file, 4 blocks are a run, or fewer that end exactly at this boundary or
-	// at the end of the file; in a pcap file, and in a pcapng file with more than 8192 damages and one
+	// at the end of the file; in a pcap file, and in a pcapng file with more than 8192 damages plus one
 	// per 64 KiB, at least 16 records and 64 KiB. After a pcapng block whose length is valid and whose
 	// content is not, it continues with the next block. [Reader.Damage] describes the skipped bytes;
 	// frames are numbered without them. If no such position follows, the rest of the file is skipped

@@ -12,8 +12,8 @@ import (
 // runs of full length in a pcap file.
 const resumeBytes = 2 * runBytes
 
-// maxShort is the number of searches by short runs that a reader may do beyond one in runBytes of the file.
-// Each looks at runBytes, even if the next damage follows a few bytes later.
+// maxShort is the number of searches by short runs that a reader may do in addition to one per runBytes of
+// the file. Each looks at runBytes, even if the next damage follows a few bytes later.
 const maxShort = 8192
 
 // DamageError describes the parts of a file that a reader skipped because of Options.Resume.

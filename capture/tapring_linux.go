@@ -76,8 +76,8 @@ func (r *Ring) open() error {
 	return nil
 }
 
-// extend applies the tap's extended filter to the socket. Without a socket, or if its interface has disappeared, the next
-// socket gets the filter when it is opened.
+// extend applies the tap's extended filter to the socket. Without a socket, or if its interface has disappeared,
+// the next socket gets the filter when it is opened.
 func (r *Ring) extend() error {
 	if r.sock == nil || !r.lost.IsZero() {
 		return nil
@@ -185,7 +185,8 @@ func (r *Ring) checkLink(now time.Time) {
 }
 
 // follow has the socket capture only while its interface has the tap's name. An interface that was renamed would go on
-// delivering frames, and a busy one would never let the ring run empty. Frames that already wait in the ring are the tap's.
+// delivering frames, and a busy one would never let the ring run empty. Frames that already wait in the ring are the
+// tap's.
 func (r *Ring) follow(named bool, now time.Time) {
 	var err error
 	switch {
