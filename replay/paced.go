@@ -16,9 +16,9 @@ import (
 // each packet would cost more than the packet.
 const pacedLead = 5 * time.Millisecond
 
-// A packet more than farAhead after the latest one may have a wrong time, so it does not wait until
-// farPackets in a row agree, or until the next one is as far from it: then packets are rare. Meanwhile
-// shards keep such packets in quarantine, by the same numbers (window.Config.MaxAhead).
+// A packet more than farAhead after the latest one may have a wrong time, so it is due at once. Its time
+// counts when farPackets in a row agree, or when the next one is as far from it: then packets are rare.
+// Shards keep such packets in quarantine, by the same numbers (window.Config.MaxAhead).
 const (
 	farAhead   = time.Minute
 	farPackets = 64

@@ -63,7 +63,7 @@ func (r *Result) add(src *source, o *Result) {
 	r.Findings.merge(o.Findings)
 }
 
-// refused are the packets of files none of whose packets is of a link type that is read.
+// refused returns the packets of files in which no packet has a readable link type.
 func (r *Result) refused() (links window.UnreadableLinks) {
 	skipped := make(map[string]uint64)
 	for u, n := range r.SkippedLink {
@@ -154,9 +154,9 @@ func (f Findings) write(w io.Writer) {
 	fmt.Fprintf(w, "findings\t%d\t= %d errors + %d warnings + %d infos; report looks for more kinds\n", len(f), n[finding.Error], n[finding.Warning], n[finding.Info])
 }
 
-// NoteMissing writes hints about why a capture may have fewer observations than it should: no packets, no
-// tags, since a tag with an unknown TPID looks like any other protocol, packets of which too few bytes
-// were captured, or encrypted ones. frames are the decoded ones of the packets, by reason.
+// NoteMissing writes hints about why a capture may have fewer observations than it should: no packets; no
+// tags, since a tag with an unknown TPID looks like any other protocol; packets of which too few bytes
+// were captured; or encrypted ones. frames are the decoded ones of the packets, by reason.
 func NoteMissing(w io.Writer, packets uint64, frames *[decode.NumReasons]uint64, tags, reflections uint64, d *csig.Domain) {
 	decoded, cut, hidden := uint64(0), uint64(0), frames[decode.Hidden]
 	for reason, n := range frames {
