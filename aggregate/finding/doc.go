@@ -18,8 +18,9 @@
 // weighed by the likelihood of the observations. A suspect that wrote correct values at the time is
 // cleared. A finding names the smallest set that the evidence allows.
 //
-// A sender is cleared of an unknown locator if a tap in front of it sees the same flows without it.
-// The TTL shows which tap is in front: a tap behind an edge that resets values sees none either.
+// A sender is cleared of an unknown locator if a tap nearer to the sender sees the same flows without
+// it. The TTL shows which tap is nearer. One farther away proves nothing, since an edge between them may
+// have reset the values.
 //
 // TestFaults of package replay (make accuracy) injects each kind of fault into 7 scenarios of 1 s,
 // and looks for it twice: with the taps of receivers alone, and with those of senders as well. Tags
