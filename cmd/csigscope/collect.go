@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -106,7 +107,9 @@ func (f *collectFlags) read(cmd *cobra.Command) (*network, error) {
 		n.Config.Store.DSN = config.NewDSN(f.dsn)
 	}
 	c := &n.Config.Collect
-	c.Taps = withInterfaces(c.Taps, f.interfaces)
+	if c.Taps, err = withInterfaces(c.Taps, f.interfaces); err != nil {
+		return nil, usageError{err}
+	}
 	if err := c.Ingest.CheckListen(); err != nil && !f.exposed {
 		return nil, usageError{fmt.Errorf("%w: use tls and tokens of collect.ingest instead, or allow it with --ingest-dangerously-exposed", err)}
 	}
@@ -124,10 +127,14 @@ func (f *collectFlags) read(cmd *cobra.Command) (*network, error) {
 	return n, nil
 }
 
-// withInterfaces returns the taps with those of --interface added.
-func withInterfaces(list []config.Tap, interfaces []string) []config.Tap {
+// withInterfaces returns the taps with those of --interface added. It refuses an interface with the
+// name of another tap.
+func withInterfaces(list []config.Tap, interfaces []string) ([]config.Tap, error) {
 	for _, name := range interfaces {
+		if slices.ContainsFunc(list, func(t config.Tap) bool { return t.TapName() == name }) {
+			return nil, fmt.Errorf("--interface %q: the configuration or this flag names that tap already: name it once", name)
+		}
 		list = append(list, config.Tap{Interface: config.Text(name)})
 	}
-	return list
+	return list, nil
 }

@@ -71,12 +71,15 @@ func TestCollectMistakes(t *testing.T) {
 			t.Errorf("%s: exit code %d, want 2 and %q: %s", tt.name, r.code, tt.want, r.stderr)
 		}
 	}
+	loopback := writeFile(t, filepath.Join(dir, "loopback.yaml"), "collect: {taps: [{interface: lo, promiscuous: true}]}\n")
 	for _, tt := range []struct {
 		args []string
 		code int
 		want string
 	}{
 		{[]string{"--interface", "no-such-if"}, 1, "no-such-if"},
+		{[]string{"--interface", "lo", "--config", loopback}, 2, `--interface "lo": the configuration or this flag names that tap already: name it once`},
+		{[]string{"--interface", "lo,lo"}, 2, `--interface "lo": the configuration or this flag names that tap already: name it once`},
 		{[]string{"--interface", "lo", "--place", "moon"}, 2, `--place "moon"`},
 		{[]string{"--interface", "lo", "--commit-interval", "1ns"}, 2, `--commit-interval "1ns": expected 10ms to 1h`},
 		{[]string{"--ingest-listen", "0.0.0.0:4319"}, 2, "other machines reach this address, and there is no TLS certificate: use tls and tokens of collect.ingest instead, or allow it with --ingest-dangerously-exposed"},

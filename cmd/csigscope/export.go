@@ -99,7 +99,9 @@ func (f *exportFlags) read(cmd *cobra.Command) (*network, error) {
 	n.Fabric.UseSightingsLive()
 	n.Config.Override(cmd.Flags())
 	c := &n.Config.Export
-	c.Taps = withInterfaces(c.Taps, f.interfaces)
+	if c.Taps, err = withInterfaces(c.Taps, f.interfaces); err != nil {
+		return nil, usageError{err}
+	}
 	if err := errors.Join(c.Check(), f.taps.check()); err != nil {
 		return nil, usageError{err}
 	}
@@ -118,8 +120,12 @@ func (f *exportFlags) checkHost(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	taps, err := withInterfaces(n.Config.Export.Taps, f.interfaces)
+	if err != nil {
+		return usageError{err}
+	}
 	var interfaces []string
-	for _, t := range withInterfaces(n.Config.Export.Taps, f.interfaces) {
+	for _, t := range taps {
 		if _, err := net.InterfaceByName(string(t.Interface)); err != nil {
 			return fmt.Errorf("--check: find interface %q: no such interface (ip link lists them)", t.Interface)
 		}
