@@ -36,8 +36,8 @@ func newConfigCheck() *cobra.Command {
 		Short: "Check a configuration file and the fabric file",
 		Long: `check validates both files with the code of the commands. Mistakes are reported with their lines and
 keys, and the exit code is 2. A value that is allowed and looks like a mistake, such as an address
-of a host in no group, is a warning on standard error. So is each list of csig of which the
-configuration replaces entries of the fabric file.
+of a host in no group, is a warning on standard error. So is each list in the section csig of the
+configuration that replaces entries of the fabric file.
 
 A file that passes has no mistake in itself. A command may still refuse it: too little memory for
 its parts, an exposed address without the flag for it, no store to write to, nothing to capture, or

@@ -223,7 +223,7 @@ range is whole minutes whose rows are stored, else of 1s. Cells with the lowest 
 	}
 	out.add(cmd, tabular.ListingFormats()...)
 	cells.addSignal(cmd)
-	cells.addGroups(cmd, "with --by cell: only from this source `GROUP`, which contains no others", "with --by cell: only to this destination `GROUP`, likewise")
+	cells.addGroups(cmd, "with --by cell: only from this source `GROUP`, which contains no others", "with --by cell: only to this destination `GROUP`, which contains no others")
 	times.add(cmd, "all data")
 	flags := cmd.Flags()
 	flags.DurationVar(&q.Step, "step", time.Second, "with --by window: length of the answer's windows")
