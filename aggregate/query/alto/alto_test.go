@@ -293,8 +293,8 @@ func TestCosts(t *testing.T) {
 		value  func(*aggregate.CellStats) float64
 	}{
 		"num-routingcost":        {"routingcost", csig.MinABWRatio, func(c *aggregate.CellStats) float64 { return 100 * (1 - c.Mean()/1e6) }},
-		"num-bw-available":       {"bw-available", csig.MinABW, func(c *aggregate.CellStats) float64 { return c.Mean() * 1000 }},
-		"num-bw-available-min":   {"bw-available:min", csig.MinABW, func(c *aggregate.CellStats) float64 { return float64(c.Min) * 1000 }},
+		"num-bw-available":       {"bw-available", csig.MinABW, func(c *aggregate.CellStats) float64 { return c.Mean() * 1000 / 8 }},
+		"num-bw-available-min":   {"bw-available:min", csig.MinABW, func(c *aggregate.CellStats) float64 { return float64(c.Min) * 1000 / 8 }},
 		"num-csig-max-hop-delay": {"priv:csig-max-hop-delay", csig.MaxDelay, func(c *aggregate.CellStats) float64 { return c.Mean() / 1000 }},
 	} {
 		c := document[costMap](t, s.ask("GET", "/alto/costmap/"+path, "", ""), prefix+"costmap"+suffix)

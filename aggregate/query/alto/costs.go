@@ -123,8 +123,8 @@ type metric struct {
 // is a lower bound.
 var metrics = []metric{
 	{"routingcost", "load of the limiting hop in percent: 100 less the share that is available", csig.MinABWRatio, false, false},
-	{"bw-available", "mean available bandwidth of the limiting hop, bit/s", csig.MinABW, false, true},
-	{"bw-available:min", "least available bandwidth of the limiting hop, bit/s", csig.MinABW, true, true},
+	{"bw-available", "mean available bandwidth of the limiting hop, byte/s", csig.MinABW, false, true},
+	{"bw-available:min", "least available bandwidth of the limiting hop, byte/s", csig.MinABW, true, true},
 	{"priv:csig-max-hop-delay", "mean of the largest delay at a hop, microseconds: at most delay-ow", csig.MaxDelay, false, false},
 }
 
@@ -138,14 +138,14 @@ func (m metric) cost(c *aggregate.CellStats) float64 {
 	if m.least {
 		v = c.Signal.Unit().FromStored(c.Min)
 	}
-	const hundredth, nsPerMicrosecond = 100, 1000
+	const hundredth, nsPerMicrosecond, bitsPerByte = 100, 1000, 8
 	switch m.signal {
 	case csig.MinABWRatio:
 		return math.Round((1-v)*100*hundredth) / hundredth
 	case csig.MaxDelay:
 		return math.Round(v/nsPerMicrosecond*hundredth) / hundredth
 	}
-	return math.Round(v)
+	return math.Round(v / bitsPerByte) // RFC 9439, section 5.3.2
 }
 
 // pair is a source and a destination.
