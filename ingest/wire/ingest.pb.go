@@ -1665,7 +1665,8 @@ func (*Record_Begin) isRecord_What() {}
 
 func (*Record_End) isRecord_What() {}
 
-// Tap has the counts of a tap for a period of a stream. Taps of one stream add up. Strings are at most 256 bytes, maps have at most 64 entries.
+// Tap has the counts of a tap for a period of a stream. Taps of one stream add up. Strings are at
+// most 256 bytes, maps have at most 64 entries.
 type Tap struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Seq        uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`    // distinguishes the periods of an incarnation

@@ -76,7 +76,7 @@ type QueryServiceClient interface {
 	Verdict(context.Context, *connect.Request[VerdictRequest]) (*connect.Response[VerdictResponse], error)
 	// The cells: available bandwidth, state and bottleneck of each source and destination.
 	Cells(context.Context, *connect.Request[CellsRequest]) (*connect.Response[CellsResponse], error)
-	// The same as matrices of sources and destinations.
+	// The cells as matrices of sources and destinations.
 	Matrix(context.Context, *connect.Request[MatrixRequest]) (*connect.Response[MatrixResponse], error)
 	// One source and destination: available bandwidth, limiting location and its candidates.
 	Path(context.Context, *connect.Request[PathRequest]) (*connect.Response[PathResponse], error)
@@ -301,7 +301,7 @@ type QueryServiceHandler interface {
 	Verdict(context.Context, *connect.Request[VerdictRequest]) (*connect.Response[VerdictResponse], error)
 	// The cells: available bandwidth, state and bottleneck of each source and destination.
 	Cells(context.Context, *connect.Request[CellsRequest]) (*connect.Response[CellsResponse], error)
-	// The same as matrices of sources and destinations.
+	// The cells as matrices of sources and destinations.
 	Matrix(context.Context, *connect.Request[MatrixRequest]) (*connect.Response[MatrixResponse], error)
 	// One source and destination: available bandwidth, limiting location and its candidates.
 	Path(context.Context, *connect.Request[PathRequest]) (*connect.Response[PathResponse], error)

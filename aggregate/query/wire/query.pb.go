@@ -38,7 +38,8 @@ type State int32
 const (
 	// Not set.
 	State_STATE_UNSPECIFIED State = 0
-	// Nothing was observed, or not in the last 300 windows; live, not for collect.max_age.
+	// Nothing was observed, or nothing in the last 300 windows; in live answers, nothing for
+	// collect.max_age.
 	State_STATE_NO_DATA State = 1
 	// Fewer than 10 untrimmed observations, without their weight, in the range of the answer (or its
 	// window), and none of the last 300 windows was judged. If one was, the judged ones decide.
@@ -376,8 +377,8 @@ const (
 	VerdictKind_VERDICT_KIND_BRIEF VerdictKind = 5
 	// Something was congested in the range, but nothing is at its end.
 	VerdictKind_VERDICT_KIND_WAS_CONGESTED VerdictKind = 6
-	// Something is congested at the end of the range, or was in the range at a time that too few
-	// observations hide.
+	// Something is congested at the end of the range, or over the range as a whole, with too few
+	// observations in each window to say when.
 	VerdictKind_VERDICT_KIND_CONGESTED VerdictKind = 7
 )
 
@@ -1410,8 +1411,8 @@ type TimelineRequest struct {
 	From *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
 	// RFC 3339: end of the range of history, exclusive; together with from.
 	To *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`
-	// With from and to, which are widened to whole windows: length of a window; otherwise about 120
-	// windows. A multiple of 1m if the range begins before the first stored window of 1 s.
+	// Length of a window, with from and to, which are widened to whole windows; without it there are
+	// about 120 windows. A multiple of 1m if the range begins before the first stored window of 1 s.
 	Step *durationpb.Duration `protobuf:"bytes,6,opt,name=step,proto3" json:"step,omitempty"`
 	// Source groups, or groups above them.
 	Src []string `protobuf:"bytes,7,rep,name=src,proto3" json:"src,omitempty"`
@@ -1920,8 +1921,8 @@ type WatchRequest struct {
 	// Encoding of cells: json, or frames, a twelfth of the size: columns of little-endian numbers in
 	// base64, with ids of groups and locations, which /api/v1/bundle names.
 	Encoding string `protobuf:"bytes,15,opt,name=encoding,proto3" json:"encoding,omitempty"`
-	// Maximum number of flows to send with each window: those between the groups that name one of the
-	// locations, those with the most heavy observations first.
+	// Maximum number of flows to send with each window, those with the most heavy observations first.
+	// src, dst and location choose flows as they choose cells.
 	Flows *uint32 `protobuf:"varint,16,opt,name=flows,proto3,oneof" json:"flows,omitempty"`
 	// With flows: ports that may be the location named by most of a flow's heavy
 	// observations.
@@ -2295,8 +2296,8 @@ type ExportRequest struct {
 	Format string `protobuf:"bytes,15,opt,name=format,proto3" json:"format,omitempty"`
 	// Cells over the whole range, or for each of its windows.
 	Table string `protobuf:"bytes,16,opt,name=table,proto3" json:"table,omitempty"`
-	// With table=windows, from and to: length of a window; otherwise about 120 windows. A multiple of
-	// 1m if the range begins before the first stored window of 1 s.
+	// Length of a window, with table=windows, from and to; without it there are about 120 windows. A
+	// multiple of 1m if the range begins before the first stored window of 1 s.
 	Step          *durationpb.Duration `protobuf:"bytes,17,opt,name=step,proto3" json:"step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3049,8 +3050,8 @@ type Cell struct {
 	// Otherwise they last 1 s, or less with a shorter step or if only shorter ones are stored.
 	State State `protobuf:"varint,4,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	// For a congested cell: the start of the first window that reached the onset, within the last 300
-	// windows. In windows of a timeline, and in tables by window of history, it is not set, and
-	// sustained_s and congested_ratio are unknown.
+	// windows. Not set if each of them had too few observations to be judged. In windows of a timeline,
+	// and in tables by window of history, it is not set, and sustained_s and congested_ratio are unknown.
 	Since *timestamppb.Timestamp `protobuf:"bytes,30,opt,name=since,proto3" json:"since,omitempty"`
 	// Seconds from since to the end of the range.
 	SustainedS float64 `protobuf:"fixed64,31,opt,name=sustained_s,json=sustainedS,proto3" json:"sustained_s,omitempty"`
@@ -4257,7 +4258,7 @@ type Place struct {
 	Stage string `protobuf:"bytes,4,opt,name=stage,proto3" json:"stage,omitempty"`
 	// up, down or side, as seen from the device.
 	Orientation string `protobuf:"bytes,5,opt,name=orientation,proto3" json:"orientation,omitempty"`
-	// Capacity that all candidates share, in bit/s.
+	// Capacity of each candidate in bit/s, if all have the same.
 	CapacityBps uint64 `protobuf:"varint,6,opt,name=capacity_bps,json=capacityBps,proto3" json:"capacity_bps,omitempty"`
 	// Ports that it may be, the first 64.
 	Candidates []string `protobuf:"bytes,7,rep,name=candidates,proto3" json:"candidates,omitempty"`
@@ -4552,7 +4553,7 @@ type Link struct {
 	Stage string `protobuf:"bytes,4,opt,name=stage,proto3" json:"stage,omitempty"`
 	// Device or host at the other end.
 	Peer string `protobuf:"bytes,5,opt,name=peer,proto3" json:"peer,omitempty"`
-	// Capacity in bit/s.
+	// Capacity of each port in bit/s, if all have the same.
 	CapacityBps uint64 `protobuf:"varint,6,opt,name=capacity_bps,json=capacityBps,proto3" json:"capacity_bps,omitempty"`
 	// Ports that it may be, 1 for a port.
 	CandidateCount uint32 `protobuf:"varint,7,opt,name=candidate_count,json=candidateCount,proto3" json:"candidate_count,omitempty"`
@@ -5342,7 +5343,7 @@ type Location struct {
 	Device string `protobuf:"bytes,3,opt,name=device,proto3" json:"device,omitempty"`
 	// Stage of the location in the fabric, such as leaf.
 	Stage string `protobuf:"bytes,4,opt,name=stage,proto3" json:"stage,omitempty"`
-	// Capacity in bit/s.
+	// Capacity of each port in bit/s, if all have the same.
 	CapacityBps uint64 `protobuf:"varint,5,opt,name=capacity_bps,json=capacityBps,proto3" json:"capacity_bps,omitempty"`
 	// Number of tags or reflections, weighted by the sampling.
 	Observations uint64 `protobuf:"varint,6,opt,name=observations,proto3" json:"observations,omitempty"`
@@ -5957,9 +5958,9 @@ type FlowsResponse struct {
 	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
 	// Length of the windows that name flows, in seconds.
 	WindowS float64 `protobuf:"fixed64,2,opt,name=window_s,json=windowS,proto3" json:"window_s,omitempty"`
-	// Number of flows on all pages.
+	// Number of flows on all pages, at most 20,000.
 	Total uint64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
-	// There are more: ask for less.
+	// There are more than these: ask for less, or for an export.
 	Truncated bool `protobuf:"varint,4,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	// Cursor of the next page of the same answer.
 	NextCursor string `protobuf:"bytes,5,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
@@ -6188,9 +6189,9 @@ type FindingsResponse struct {
 	To *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
 	// Time of the query to the store: all pages belong to its answer.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
-	// Number of findings on all pages.
+	// Number of findings on all pages, at most 20,000.
 	Total uint64 `protobuf:"varint,5,opt,name=total,proto3" json:"total,omitempty"`
-	// There are more: ask for less.
+	// There are more than these: ask for less, or for an export.
 	Truncated bool `protobuf:"varint,6,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	// Cursor of the next page of the same answer.
 	NextCursor string `protobuf:"bytes,7,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
@@ -7066,7 +7067,7 @@ func (x *Heartbeat) GetAgeS() float64 {
 // Gap reports that revisions are missing; the whole state follows, as a snapshot or an initial event.
 type Gap struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The newest revision; that state may be a later one.
+	// The newest revision. The state that follows may be of a later one.
 	Revision string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// expired: the revision is no longer kept; restarted: it belongs to another process, or to the time
 	// before the server's clock was set back; lagging: the watcher was too slow.

@@ -141,7 +141,7 @@ var summaries = map[string]string{"watch": "Cells as they change.", "changes": "
 const (
 	streamed = ` Server-sent events: the schema describes each of them, with its lines id and event, and with its lines data as JSON, in gzip where ` +
 		`Accept-Encoding names that, each event whole as soon as it is sent.`
-	framed = ` With encoding=frames a window that is not older than the newest one may hold only the changes since the window event before it; base says so.`
+	framed = ` With encoding=frames a window that is not older than the newest one may hold only the cells that differ from an earlier window, which base names.`
 )
 
 // table describes a table over HTTP.
@@ -220,7 +220,7 @@ func bundle() object {
 	}
 }
 
-const tables = `Rows come as they are read, in a table whose columns are the fields of the rows of ndjson: those of objects in them are joined by _, such as mean_bps. Headers say how many there may be ` +
+const tables = `Rows come as they are read, in a table whose columns are the fields of the rows of ndjson: those of objects in them are joined by _, such as mean_bps, and lists are texts with spaces between their values. Headers say how many there may be ` +
 	`(Csigscope-Row-Limit) and how long they may take (Csigscope-Time-Limit-S); trailers, and the key-value metadata of Parquet, how ` +
 	`many there are (Csigscope-Rows), whether that is all (Csigscope-Complete: true or false) and, where it is not, which limit cut ` +
 	`them off (Csigscope-Cut-By: rows or time). A transfer that breaks off without the trailers has failed.`
