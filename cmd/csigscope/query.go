@@ -335,10 +335,10 @@ forgotten, and of those that have no stream in the list: taps of its fabric file
 its configuration that have not connected since it started.
 
 With names, forget makes all collectors stop expecting these producers within a minute, even if the
-configuration or the fabric file names them, until they start or write again. If one goes on writing
-without a new start, a collector drops it again within a minute after it falls silent, until the
-store has rows of it in a minute that began after the command. If several hosts share a name, give
-the hexadecimal id from the list instead. Stored rows stay.
+configuration or the fabric file names them, until they start or write again. One that goes on
+writing without a new start is expected while it writes. When it falls silent, collectors drop it
+again within a minute, unless the store has rows of it in a minute that began after the command. If
+several hosts share a name, give the hexadecimal id from the list instead. Stored rows stay.
 
 /api/v1/health may name a tap that has no stream in the list, such as host7/eth0 of the fabric file:
 it wrote nothing in the last day. If it wrote before, give its full name all the same

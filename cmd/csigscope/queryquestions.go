@@ -130,8 +130,9 @@ heavy there for a while in between. If nothing was congested, verdict says how m
 judged, and calls the fabric healthy only if all expected taps sent data. A store expects the taps
 with rows in the range, and live ones that wrote in the day before its end; csigscope report also
 expects those of the fabric file. -o json has everything about a place, with its cells and the worst
-value of each signal. A collector answers about the windows in its memory, the last minute. With -o wide and csv, a statement has several rows:
-the n-th one has its n-th signal and, apart from that, its n-th cell; the other columns repeat.`
+value of each signal. A collector answers about the windows in its memory, the last minute. With
+-o wide and csv, a statement has several rows: the n-th one has its n-th signal and, apart from
+that, its n-th cell; the other columns repeat.`
 	cmd.Example = `  csigscope query verdict
   csigscope query verdict --since 15m
   csigscope query verdict --server http://127.0.0.1:9465 --windows 10 -o json`
@@ -300,8 +301,8 @@ func newQueryFindings() *cobra.Command {
 func newQueryPath() *cobra.Command {
 	var f questionFlags
 	cmd := f.command("path", "Room left between a source and a destination, and the limiting location", answers.Path, "signal", "level", "src", "dst", "windows")
-	cmd.Long = `path shows the room left between one source and destination, and the limiting location with its
-candidate ports: how sure, how old and how complete that is. -o wide has a line for each of the
+	cmd.Long = `path shows the room left between one source and destination, the limiting location with its
+candidate ports, and how sure, old and complete the answer is. -o wide has a line for each of the
 shortest paths by the fabric file, those with the most room first.`
 	cmd.Example = `  csigscope query path --src rack1 --dst rack2
   csigscope query path --src rack1 --dst rack2 --server http://127.0.0.1:9465 -o json
