@@ -30,6 +30,12 @@ func (k *flowKey) addrs() (src, dst netip.Addr) {
 	return netip.AddrFrom16(k.src).Unmap(), netip.AddrFrom16(k.dst).Unmap()
 }
 
+// source returns the flow's source.
+func (k *flowKey) source() netip.Addr {
+	src, _ := k.addrs()
+	return src
+}
+
 // compare orders flows.
 func (k *flowKey) compare(o *flowKey) int {
 	return cmp.Or(bytes.Compare(k.src[:], o.src[:]), bytes.Compare(k.dst[:], o.dst[:]), cmp.Compare(k.ports, o.ports), cmp.Compare(k.proto, o.proto))

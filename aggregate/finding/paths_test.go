@@ -139,6 +139,17 @@ func TestPaths(t *testing.T) {
 				return true
 			}
 		}, "unknown-locator spine2"},
+		{"and a host forges with that locator", func(n *network) {
+			n.tag = func(i int, f closFlow, tag *csig.Tag) bool {
+				switch {
+				case f.src == [2]int{1, 1} && i%2 == 0:
+					tag.LM, tag.S = 0, forgedDelay
+				case i >= 86 && tag.LM == downID(2, f.dst[0]):
+					tag.LM = 0
+				}
+				return true
+			}
+		}, "forged-value, scrub-failure leaf1, unknown-locator spine2"},
 		{"a host forges, its edge does not scrub", forges, "forged-value, scrub-failure leaf1"},
 		{"and a tap sees it at the host", func(n *network) { forges(n); n.watch = true }, "forged-value, scrub-failure leaf1"},
 		{"a host forges, its edge scrubs", func(n *network) { n.watch, n.forger = true, true }, "forged-value"},

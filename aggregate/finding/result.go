@@ -146,8 +146,8 @@ func (d *Detector) blameStrays(c *localizer, list []unknownLocator, flows []*flo
 	wrote := d.locations.times()
 	for i := range list[:min(len(list), maxBlamed)] {
 		f := &list[i]
-		when := f.by.when.now(&d.locations.clock)
-		v := c.rank(f.by.inOrder(), f.by.others(flows), func(at aggregate.LocationID) bool {
+		when := f.when.now(&d.locations.clock)
+		v := c.rank(f.flows, f.by.others(flows), func(at aggregate.LocationID) bool {
 			return f.tap != "" && senders(at) || overlap(within(when), wrote[at]) >= 0.5
 		})
 		if len(v.at) > 0 {

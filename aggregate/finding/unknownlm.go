@@ -135,11 +135,30 @@ func (s *unknownLMs) forged(by map[netip.Addr]bool) (list []Finding) {
 	return list
 }
 
+// only limits the time and the packets of a finding to the values of sources that no port writes, also those with
+// other locators, and returns their time.
+func (s *unknownLMs) only(f *Finding, sources []netip.Addr, clock *slotClock) slots {
+	f.From, f.To, f.Packets = 0, 0, nil
+	when := slots{first: clock.first(), step: clock.step}
+	for _, src := range slices.SortedFunc(slices.Values(sources), netip.Addr.Compare) {
+		one := s.sources[src]
+		if one == nil {
+			continue
+		}
+		f.during(one.from, one.to)
+		f.Packets = append(f.Packets, one.packets[:min(len(one.packets), maxPackets-len(f.Packets))]...)
+		when.bits |= one.when.now(clock)
+	}
+	return when
+}
+
 // unknownLocator is a finding of a locator that no port writes, with its sources and flows.
 type unknownLocator struct {
 	Finding
-	by  *unknownLM
-	tap string // clears the senders, empty if they are not cleared
+	by    *unknownLM
+	flows []*flow // with the locator, without those of forgers
+	when  slots   // of its values, as Finding's time and packets without those of forgers
+	tap   string  // clears the senders, empty if they are not cleared
 }
 
 // unknown returns the locators that no port writes, without the values of forgers, the most
@@ -153,28 +172,33 @@ func (d *Detector) unknown(s *unknownLMs, forgers map[netip.Addr]bool, cleared m
 			f.Subject = l.Name
 		}
 		f.ID = idOf(f.Kind, f.Subject)
-		others := 0
+		var others []netip.Addr
 		var taps []string // of each cleared source
 		for src, n := range names.sources {
 			if forgers[src] {
 				f.Count -= min(n, f.Count)
 				continue
 			}
-			others++
+			others = append(others, src)
 			if by, one := cleared[src], s.sources[src]; one != nil && by.values > 0 && one.unknownLM < by.values+minUnknownLMs {
 				taps = append(taps, by.tap)
 			}
 		}
-		if f.Count == 0 || others == 0 {
+		if f.Count == 0 || len(others) == 0 {
 			continue
 		}
-		f.Evidence = fmt.Sprintf("values of %d sources name no port of their path: %s", others, f.Subject)
+		flows, when := names.inOrder(), names.when
+		if len(others) < len(names.sources) {
+			flows = slices.DeleteFunc(flows, func(one *flow) bool { return forgers[one.key.source()] })
+			when = s.only(&f, others, &d.locations.clock)
+		}
+		f.Evidence = fmt.Sprintf("values of %d sources name no port of their path: %s", len(others), f.Subject)
 		tap := ""
-		if len(taps) == others {
+		if len(taps) == len(others) {
 			tap = slices.Min(taps)
 			f.Evidence += fmt.Sprintf("; their flows pass tap %s without them, so a device behind it wrote them", tap)
 		}
-		list = append(list, unknownLocator{f, names, tap})
+		list = append(list, unknownLocator{f, names, flows, when, tap})
 	}
 	slices.SortFunc(list, func(a, b unknownLocator) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Subject, b.Subject))
