@@ -28,7 +28,7 @@ func (t *Traced) WriteLeftOut(w io.Writer) {
 	line(t.Unknown, "cannot be recognized: not IP, cut, or encrypted")
 	t.SkippedLink.List(func(u window.UnreadableLink, n uint64) { line(n, "are of "+u.String()+", which is not read") })
 	if t.Damaged.Gaps > 0 {
-		fmt.Fprintf(w, "%d bytes in %d places are damaged and left out\n", t.Damaged.Bytes, t.Damaged.Gaps)
+		fmt.Fprintf(w, "%d bytes in %s are damaged and left out\n", t.Damaged.Bytes, counted(t.Damaged.Gaps, "place"))
 	}
 }
 
@@ -149,7 +149,11 @@ func (list TracedHops) WriteText(w io.Writer) error {
 			fmt.Fprintln(w, "  too few packets met no queue: the drift is right if queues were as long at the end as at the beginning; its bounds hold in any case")
 		}
 		if n, back := h.Forward.Reflected, h.Backward.Reflected; n+back > 0 {
-			fmt.Fprintf(w, "  clocks also by %d tags at %s whose reflections %s saw, and %d the other way\n", n, h.From, h.To, back)
+			also := "also "
+			if h.Forward.Packets+h.Backward.Packets == 0 {
+				also = ""
+			}
+			fmt.Fprintf(w, "  clocks %scompared by %d tags at %s whose reflections %s saw, and by %d the other way\n", also, n, h.From, h.To, back)
 		}
 		if h.Unclear > 0 {
 			fmt.Fprintf(w, "  %d packets have the same TTL at both: which tap came first is not known\n", h.Unclear)

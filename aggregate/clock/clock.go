@@ -38,7 +38,7 @@ const (
 // Errors of Between.
 var (
 	ErrTooFew       = errors.New("expected at least 3 packets of one direction, at different times")
-	ErrInconsistent = errors.New("no steady drift explains the packets: a clock was set, packets were matched wrongly, or timestamps are worse than their stated error")
+	ErrInconsistent = errors.New("no steady drift explains the packets: a clock was set, packets were matched wrongly, or timestamps are less exact than stated")
 )
 
 // Relation describes B's clock relative to A's. It can be copied and is safe for concurrent use.
@@ -190,8 +190,8 @@ func (r *Relation) twoWays(up, down *hull, o *Options) error {
 	r.corners = fitting(up.hull, down.hull, slack, o.MaxDrift)
 	if len(r.corners) == 0 {
 		widest := highest(o.MaxDrift, []*hull{up, down}, func(slope float64) float64 { return up.touch(slope) - down.touch(slope) })
-		missing := (down.touch(widest) - up.touch(widest)) / 2
-		return fmt.Errorf("relate clocks: %w: they would have to be off by %.0f ns", ErrInconsistent, missing)
+		needed := (down.touch(widest) - up.touch(widest)) / 2 // of both taps together
+		return fmt.Errorf("%w (errors of %s at each tap would explain them)", ErrInconsistent, time.Duration(math.Ceil(needed/2)))
 	}
 	r.DriftLow, r.DriftHigh = math.Inf(1), math.Inf(-1)
 	for _, l := range r.corners {

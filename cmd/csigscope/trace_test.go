@@ -45,7 +45,7 @@ taps:
 	receivers := writeFile(t, filepath.Join(t.TempDir(), "s.yaml"), "base: alltoall\nduration: 500ms\ntaps:\n- {name: a, before: [host1-*]}\n- {name: b, before: [host2-*], offset: 1ms}\n")
 	e = emit(t, "--scenario-file", receivers)
 	text = mustRun(t, os.Environ(), "trace", filepath.Join(e.dir, "a.pcapng"), filepath.Join(e.dir, "b.pcapng"))
-	if !strings.Contains(text, "a.pcapng and b.pcapng: offset ") || !strings.Contains(text, "  clocks also by ") {
+	if !strings.Contains(text, "a.pcapng and b.pcapng: offset ") || !strings.Contains(text, "  clocks compared by ") {
 		t.Error(text)
 	}
 	set := writeFile(t, filepath.Join(t.TempDir(), "s.yaml"), "base: alltoall\nduration: 500ms\ntaps:\n- {name: a, before: [leaf1]}\n- {name: b, before: [leaf2], step: -1s, step_at: 200ms}\n")
