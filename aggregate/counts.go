@@ -46,8 +46,8 @@ func (r Rejection) String() string {
 }
 
 var rejectionWords = [NumRejections]string{
-	"tags and reflections where none belong", "of a kind that does not count at the place of the tap", "reflections that were sent again: each counts once",
-	"times far ahead of all others, or of the clock", "packets without a time", "what no decoder makes",
+	"tags and reflections where none belong", "tags at taps that are not at receivers", "reflections that were sent again: each counts once",
+	"times far ahead of all others, or of the clock", "packets without a time", "unknown layouts or kinds, or impossible times",
 }
 
 // About explains the reason in a few words, for people.

@@ -94,7 +94,7 @@ func (r *Result) writeConservation(w io.Writer) {
 		c.In, c.Stored, c.Late, rejected(c), c.Overflow, verdict)
 	for i, n := range c.Rejected {
 		if n > 0 {
-			fmt.Fprintf(w, "  rejected, %s\t%d\t\n", aggregate.Rejection(i), n)
+			fmt.Fprintf(w, "  rejected, %s\t%d\t%s\n", aggregate.Rejection(i), n, aggregate.Rejection(i).About())
 		}
 	}
 	if r.Excess > 0 {
@@ -144,7 +144,7 @@ func writeLocationSizes(w io.Writer, z LocationSizes) {
 	if z.Locations == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\nheavy observations with a known location name %d locations, %.1f %% of them a single port (candidate ports of a location: median %d, at most %d)\n",
+	fmt.Fprintf(w, "\nlocations named by heavy observations: %d; %.1f %% of these observations name a single port (candidate ports of a location: median %d, at most %d)\n",
 		z.Locations, 100*share(z.OnePort, z.Heavy), z.Median, z.Largest)
 }
 
@@ -181,8 +181,16 @@ func writeSignal(w io.Writer, sig csig.Signal, s table.Rows, names Names) {
 	}
 	_ = tw.Flush()
 	if heavy > worstCells {
-		fmt.Fprintf(w, "  %d more cells had heavy observations\n", heavy-worstCells)
+		fmt.Fprintf(w, "  %s had heavy observations\n", counted(uint64(heavy-worstCells), "more cell"))
 	}
+}
+
+// counted returns a number with its noun in singular or plural.
+func counted(n uint64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func writeCell(w io.Writer, c *aggregate.CellStats, names Names) {
