@@ -61,6 +61,7 @@ func TestBadInput(t *testing.T) {
 		"backwards":          {[]string{"replay", "--store", "none", "--pace", "-1", empty}, exitUsage, []string{"--pace -1", "0 (as fast as possible)"}},
 		"no cores":           {[]string{"replay", "--store", "none", "--workers", "0", empty}, exitUsage, []string{"--workers 0", "at least 1"}},
 		"negative duration":  {[]string{"emit", "--set", "duration=-1s", "--out", dir}, exitUsage, []string{"duration -1s"}},
+		"two kinds of emit":  {[]string{"emit", "--list", "--dump"}, exitUsage, []string{"csigscope: --list, --dump: expected at most one"}},
 		"unknown encap":      {[]string{"emit", "--set", "encap=x", "--out", dir}, exitUsage, []string{`encap "x"`, "vxlan"}},
 		"no date":            {[]string{"query", "cells", "--from", "yesterday"}, exitUsage, []string{`--from "yesterday"`, "2026-01-05T09:30:00Z"}},
 		"top of nothing":     {[]string{"query", "flows", "--top", "0"}, exitUsage, []string{"--top 0", "at least 1"}},

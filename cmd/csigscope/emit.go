@@ -88,6 +88,9 @@ type emitFlags struct {
 	wire                 simulation.Wire
 }
 
+// emitModes are the flags that replace the writing of captures, of which emit takes one.
+var emitModes = []string{"list", "describe", "dump", "interface"}
+
 func newEmitCommand() *cobra.Command {
 	var f emitFlags
 	cmd := &cobra.Command{
@@ -162,13 +165,21 @@ Scenarios: ` + strings.Join(scenario.Names(), ", ") + `.`,
 	flags.BoolVar(&f.dump, "dump", false, "print the scenario as YAML, and emit nothing")
 	flags.StringVar(&f.wire.Interface, "interface", "", "send frames through this network `INTERFACE` instead of writing captures; with --out, fabric.yaml and truth.ndjson are still written")
 	flags.Float64Var(&f.wire.Pace, "pace", 1, "with --interface: multiple of the simulated pace; 0 is as fast as possible")
-	cmd.MarkFlagsMutuallyExclusive("list", "describe", "dump", "interface")
-	exclusive(flags, "list", "describe", "dump", "interface")
+	exclusive(flags, emitModes...)
 	return cmd
 }
 
 func (f *emitFlags) run(cmd *cobra.Command) error {
 	out := cmd.OutOrStdout()
+	var given []string
+	for _, name := range emitModes {
+		if cmd.Flags().Changed(name) {
+			given = append(given, "--"+name)
+		}
+	}
+	if len(given) > 1 {
+		return usageError{fmt.Errorf("%s: expected at most one of these flags", strings.Join(given, ", "))}
+	}
 	if f.list {
 		return scenario.List(out)
 	}
