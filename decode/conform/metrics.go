@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/csigscope/csigscope/decode/csig"
@@ -50,11 +51,13 @@ func ReadMetrics(r io.Reader, slack time.Duration) (*Metrics, error) {
 	in := csv.NewReader(r)
 	in.FieldsPerRecord, in.ReuseRecord, in.TrimLeadingSpace = 4, true, true
 	header, err := in.Read()
-	if err != nil {
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, errors.New("read metrics: the file is empty: expected time,port,signal,value in line 1")
+	case err != nil && !errors.Is(err, csv.ErrFieldCount):
 		return nil, fmt.Errorf("read metrics: %w", err)
-	}
-	if !slices.Equal(header, []string{"time", "port", "signal", "value"}) {
-		return nil, fmt.Errorf("read metrics: line 1: %q: expected time,port,signal,value", header)
+	case !slices.Equal(header, []string{"time", "port", "signal", "value"}):
+		return nil, fmt.Errorf("read metrics: line 1: %q: expected time,port,signal,value", strings.Join(header, ","))
 	}
 	for n := 0; ; n++ {
 		row, err := in.Read()

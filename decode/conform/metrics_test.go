@@ -92,8 +92,9 @@ func (l *lab) read(rows string) *Metrics {
 func TestMetricsFile(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"":                             "",
-		"header":                       "time,port,value,signal\n",
+		`"time,port,value,signal": ex`: "time,port,value,signal\n",
+		`"a,b": expected time,port,`:   "a,b\n",
+		"empty: expected time,port,":   "",
 		"line 3":                       "time,port,signal,value\n5,eth0,min_abw,1Gbps\nyesterday,eth0,min_abw,1Gbps\n",
 		"signal":                       "time,port,signal,value\n5,eth0,speed,1Gbps\n",
 		"RFC 3339":                     "time,port,signal,value\n05:00,eth0,min_abw,1Gbps\n",
@@ -101,8 +102,8 @@ func TestMetricsFile(t *testing.T) {
 		"line 2: wrong number of fiel": "time,port,signal,value\n5,eth0,min_abw\n",
 		"quantity":                     "time,port,signal,value\n5,eth0,min_abw,fast\n",
 	} {
-		if _, err := ReadMetrics(strings.NewReader(text), 0); err == nil {
-			t.Errorf("%s: %q is read", name, text)
+		if _, err := ReadMetrics(strings.NewReader(text), 0); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%q: %v, want an error with %q", text, err, name)
 		}
 	}
 	m, err := ReadMetrics(strings.NewReader("time,port,signal,value\n2026-11-20T10:00:00.5Z,up1,max_delay,18us\n7,up2,min_abw,\n"), 0)
