@@ -30,7 +30,7 @@ func Describe(w io.Writer, s Scenario) error {
 		fmt.Fprintln(out, text)
 	}
 	switches, ways := t.farthest()
-	fmt.Fprintf(out, "longest path: %d switches, one of %d of equal length\n", switches, ways)
+	fmt.Fprintf(out, "longest path: %d switches; paths of this length between its ends: %d\n", switches, ways)
 	for _, b := range s.Behaviors() {
 		fmt.Fprintln(out, b.describe(len(b.Matches(t))))
 	}
