@@ -52,9 +52,9 @@ Captures may be pcap or pcapng, plain or compressed; a folder stands for the cap
 several interfaces in one pcapng file are several ports, named FILE:INTERFACE, or leaf3:INTERFACE if
 leaf3=FILE is given. conform does not look into mirror sessions.
 With --fabric, and ports named as in that file (leaf3:up1), conform knows the locator metadata of
-each port. Of a capture with the name of a device, it only checks that some port of the device on the
-packet's path has the locator: capture each port for itself to test more. Without --fabric it takes
-the locator that most changed tags of a capture got for the locator of its port.
+each port. In a capture with the name of a device, it only checks that some port of the device on the
+packet's path has the locator: capture each port for itself to test more. Without --fabric, the
+locator of a capture's port is the one that most of its changed tags got.
 
 With --metrics, a CSV of the device's own counters with the header
 "time,port,signal,value", conform judges values as well. A time is RFC 3339 or Unix time in

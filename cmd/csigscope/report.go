@@ -89,7 +89,7 @@ damaged, it is 1, whatever the rest shows.`,
 	f.out.outputFile.add(cmd, "out", "`FILE` to write, - for standard output (default report.html, report.json or report.md)")
 	addDedupFlag(flags, &f.dedup)
 	flags.StringVar(&f.failOn, "fail-on", "", "exit with 3 if there are protocol faults of this `SEVERITY` or worse: error, warning or info")
-	flags.IntVar(&f.maxSteps, "max-steps", 16384, "maximum number of time steps: longer captures have longer steps, and as many steps of 1ms in parts of the time. report finds no period shorter than two and a half steps")
+	flags.IntVar(&f.maxSteps, "max-steps", 16384, "maximum number of time steps: longer captures have longer steps, and parts of them are also read in as many steps of 1ms. report finds no period shorter than two and a half steps")
 	addByteFlag(flags, &f.memory, "memory", 512<<20, "maximum `SIZE` of the aggregates in memory")
 	flags.StringVar(&f.spill, "spill", string(source.SpillAuto), "`WHEN` captures go through the embedded engine: auto (if --memory is too little), always or never")
 	flags.StringVar(&f.spillDir, "spill-dir", "", "empty `FOLDER` for the rows of the engine, which is kept (default a temporary one)")

@@ -28,11 +28,11 @@ func newTraceCommand() *cobra.Command {
 		Use:   "trace FILE FILE...",
 		Short: "Follow packets from tap to tap: clocks, delays, and where tags took their values",
 		Long: `trace compares captures of different taps, pair by pair; each FILE, or folder of captures, is one
-tap. It recognizes packets by fields that no
-device may change, and the order of taps on their path by the TTL. For each two taps that saw the
+tap. It recognizes packets by fields that no device may change, and the order of taps on their path
+by the TTL. A packet and the same packet in an IP tunnel count as two. For each two taps that saw the
 same packets it prints the offset and the drift of their clocks with bounds, the delay of packets,
-and the ports that wrote another value or locator into tags on the way. Offset and drift are positive if the clock of the second
-tap is ahead or runs faster. Two taps at the receivers of different racks see no packet in common:
+and the ports that wrote another value or locator into tags on the way. Offset and drift are positive
+if the clock of the second tap is ahead or runs faster. Two taps at the receivers of different racks see no packet in common:
 trace relates their clocks by the tags that one of them saw and the reflections of these tags, on TCP
 acknowledgements, that the other one saw, in any tunnel.
 
