@@ -8,7 +8,6 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/flow"
-	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -140,13 +139,8 @@ func (s flowSums) plus(o flowSums) flowSums {
 func flowsFit(b *aggregate.Block) bool {
 	rows, flows := map[flowPair]flowSums{}, map[flowPair]flowSums{}
 	for i := range b.Len() {
-		p, s := flowPair{b.Signal[i], b.Kind[i]}, flowSums{b.Observations[i], b.Bytes[i], 0, b.Sum[i], b.Heavy[i], b.HeavySum[i]}
-		if csig.Signal(p.signal).HasValue() {
-			for _, n := range b.DistCount[distStart(b, i):b.DistEnd[i]] {
-				s.measured = aggregate.AddSat(s.measured, n)
-			}
-		}
-		rows[p] = rows[p].plus(s)
+		p, s := flowPair{b.Signal[i], b.Kind[i]}, b.Sums(i)
+		rows[p] = rows[p].plus(flowSums{s.Observations, s.Bytes, s.Measured, s.Sum, s.Heavy, s.HeavySum})
 	}
 	for i := range b.Flows {
 		f := &b.Flows[i]

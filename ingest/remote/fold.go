@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -85,13 +84,15 @@ func overflowRows(b *aggregate.Block, keep int) (out *aggregate.Block, rows int,
 		}
 		k = overflowOf(k)
 		if sums[k] == nil {
-			sums[k] = &overflowRow{dist: map[uint16]uint64{}}
+			sums[k] = &overflowRow{}
 			order = append(order, k)
 		}
 		sums[k].add(b, i)
 	}
 	for _, k := range order {
-		sums[k].appendTo(out, k)
+		appendKey(out, k)
+		out.AppendSums(&sums[k].sums)
+		out.AppendDist(&sums[k].dist)
 	}
 	return out, rows, observations
 }
@@ -208,21 +209,11 @@ func (w *keptWindows) forget(exporter string, producers ...uint64) {
 
 func copyRow(out, b *aggregate.Block, i int) {
 	appendKey(out, keyOf(b, i))
-	out.Observations = append(out.Observations, b.Observations[i])
-	out.Samples = append(out.Samples, b.Samples[i])
-	out.Unjudged = append(out.Unjudged, b.Unjudged[i])
-	out.Bytes = append(out.Bytes, b.Bytes[i])
-	out.Sum = append(out.Sum, b.Sum[i])
-	out.Min = append(out.Min, b.Min[i])
-	out.Max = append(out.Max, b.Max[i])
-	out.Untouched = append(out.Untouched, b.Untouched[i])
-	out.Trimmed = append(out.Trimmed, b.Trimmed[i])
-	out.Heavy = append(out.Heavy, b.Heavy[i])
-	out.HeavySum = append(out.HeavySum, b.HeavySum[i])
-	out.Evidence = append(out.Evidence, b.Evidence[i])
-	from, to := distStart(b, i), b.DistEnd[i]
-	out.DistCode = append(out.DistCode, b.DistCode[from:to]...)
-	out.DistCount = append(out.DistCount, b.DistCount[from:to]...)
+	sums := b.Sums(i)
+	out.AppendSums(&sums)
+	codes, counts := b.Dist(i)
+	out.DistCode = append(out.DistCode, codes...)
+	out.DistCount = append(out.DistCount, counts...)
 	out.DistEnd = append(out.DistEnd, uint32(len(out.DistCode)))
 }
 
@@ -237,59 +228,15 @@ func appendKey(out *aggregate.Block, k rowKey) {
 
 // overflowRow is a sum of rows.
 type overflowRow struct {
-	observations, samples, bytes        uint64
-	unjudged                            uint64
-	sum, min, max                       uint64
-	untouched, trimmed, heavy, heavySum uint64
-	evidence                            uint8
-	valued                              bool
-	dist                                map[uint16]uint64
+	sums aggregate.Sums
+	dist aggregate.Dist
 }
 
 func (r *overflowRow) add(b *aggregate.Block, i int) {
-	r.observations = aggregate.AddSat(r.observations, b.Observations[i])
-	r.samples = aggregate.AddSat(r.samples, b.Samples[i])
-	r.unjudged = aggregate.AddSat(r.unjudged, b.Unjudged[i])
-	r.bytes = aggregate.AddSat(r.bytes, b.Bytes[i])
-	r.sum = aggregate.AddSat(r.sum, b.Sum[i])
-	r.untouched = aggregate.AddSat(r.untouched, b.Untouched[i])
-	r.trimmed = aggregate.AddSat(r.trimmed, b.Trimmed[i])
-	r.heavy = aggregate.AddSat(r.heavy, b.Heavy[i])
-	r.heavySum = aggregate.AddSat(r.heavySum, b.HeavySum[i])
-	r.evidence |= b.Evidence[i]
-	from, to := distStart(b, i), b.DistEnd[i]
-	if from == to {
-		return
+	sums := b.Sums(i)
+	r.sums.Merge(&sums)
+	codes, counts := b.Dist(i)
+	for j, code := range codes {
+		r.dist.Add(uint32(code), counts[j])
 	}
-	for j := from; j < to; j++ {
-		r.dist[b.DistCode[j]] = aggregate.AddSat(r.dist[b.DistCode[j]], b.DistCount[j])
-	}
-	if !r.valued || b.Min[i] < r.min {
-		r.min = b.Min[i]
-	}
-	r.max = max(r.max, b.Max[i])
-	r.valued = true
-}
-
-func (r *overflowRow) appendTo(out *aggregate.Block, k rowKey) {
-	appendKey(out, k)
-	out.Observations = append(out.Observations, r.observations)
-	out.Samples = append(out.Samples, r.samples)
-	out.Unjudged = append(out.Unjudged, r.unjudged)
-	out.Bytes = append(out.Bytes, r.bytes)
-	out.Sum = append(out.Sum, r.sum)
-	out.Min = append(out.Min, r.min)
-	out.Max = append(out.Max, r.max)
-	out.Untouched = append(out.Untouched, r.untouched)
-	out.Trimmed = append(out.Trimmed, r.trimmed)
-	out.Heavy = append(out.Heavy, r.heavy)
-	out.HeavySum = append(out.HeavySum, r.heavySum)
-	out.Evidence = append(out.Evidence, r.evidence)
-	for code := range uint16(csig.DistIndexes) {
-		if n := r.dist[code]; n != 0 {
-			out.DistCode = append(out.DistCode, code)
-			out.DistCount = append(out.DistCount, n)
-		}
-	}
-	out.DistEnd = append(out.DistEnd, uint32(len(out.DistCode)))
 }

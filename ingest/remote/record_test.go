@@ -134,7 +134,7 @@ func TestHostileRecords(t *testing.T) {
 		}, wire.Outcome_OUTCOME_STORED},
 		{"a gap far ahead", func(r *wire.Record) { r.What = &wire.Record_Gap{Gap: validGap(now.Add(8 * 24 * time.Hour))} }, wire.Outcome_OUTCOME_FUTURE},
 		{"of the past", func(r *wire.Record) { r.GetTap().FromNs, r.GetTap().ToNs = 1, 1e9 }, wire.Outcome_OUTCOME_PAST},
-		{"up to no time that a store has", func(r *wire.Record) { r.GetTap().ToNs = endOfTime }, wire.Outcome_OUTCOME_INVALID},
+		{"up to no time that a store has", func(r *wire.Record) { r.GetTap().ToNs = aggregate.EndOfTime }, wire.Outcome_OUTCOME_INVALID},
 		{"a gap for no reason", func(r *wire.Record) {
 			r.What = &wire.Record_Gap{Gap: &wire.Gap{FromNs: 1, ToNs: now.UnixNano()}}
 		}, wire.Outcome_OUTCOME_INVALID},

@@ -85,10 +85,6 @@ var (
 	errGap    = errors.New("a gap of no windows, or for no reason")
 )
 
-// endOfTime is 2106, Unix ns: stores accept no later times, and a batch of records with one
-// would be retried forever.
-const endOfTime = int64(4_291_747_200e9)
-
 // checkRecord decides whether a record is stored.
 func (p *push) checkRecord(it *item, m *wire.Record) verdict {
 	var from, to int64
@@ -103,7 +99,8 @@ func (p *push) checkRecord(it *item, m *wire.Record) verdict {
 	default:
 		err = errRecord
 	}
-	if err == nil && (from <= 0 || to < from || to >= endOfTime) {
+	// Stores accept no times from EndOfTime on: a batch of records with one would be retried forever.
+	if err == nil && (from <= 0 || to < from || to >= aggregate.EndOfTime) {
 		err = fmt.Errorf("from %d to %d ns: out of range", from, to)
 	}
 	if err != nil {
