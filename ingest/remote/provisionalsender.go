@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/ingest/retry"
@@ -54,11 +53,7 @@ type provisionalPart struct {
 
 // encodeProvisional encodes the rows of a part, without their number, as a field of a request.
 func encodeProvisional(part any, field protowire.Number, m *wire.Provisional) provisionalPart {
-	size := proto.Size(m)
-	body := protowire.AppendTag(make([]byte, 0, size+8), field, protowire.BytesType)
-	body = protowire.AppendVarint(body, uint64(size))
-	// Encoding numbers and validated names cannot fail.
-	body, _ = proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(body, m)
+	body, _ := appendMessage(nil, field, m) // encoding numbers and validated names cannot fail
 	return provisionalPart{part, body, len(m.GetBlock().GetSignal())}
 }
 

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/ingest/edge"
@@ -219,12 +217,7 @@ func encodeShared(b *aggregate.Block) []sharedPart {
 func encodePart(b *aggregate.Block, from, to int, part uint32) sharedPart {
 	m := &wire.SharedBlock{Producer: b.Producer, Part: part, Block: toWire(b, from, to)}
 	m.Block.Incarnation, m.Block.Seq = b.Incarnation, b.Seq
-	size := proto.Size(m)
-	body := make([]byte, 0, size+8)
-	body = protowire.AppendTag(body, fieldShared, protowire.BytesType)
-	body = protowire.AppendVarint(body, uint64(size))
-	// Encoding numbers cannot fail.
-	body, _ = proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(body, m)
+	body, _ := appendMessage(nil, fieldShared, m) // encoding numbers cannot fail
 	return sharedPart{body, b.WindowStart + b.Resolution, to - from}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -43,11 +44,8 @@ type record struct {
 func (r *record) items() int { return r.blocks + r.records }
 
 func (r *record) add(field protowire.Number, m proto.Message) (err error) {
-	size, before := proto.Size(m), len(r.body)
-	r.body = protowire.AppendTag(r.body, field, protowire.BytesType)
-	r.body = protowire.AppendVarint(r.body, uint64(size))
-	r.body, err = proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(r.body, m)
-	if err != nil {
+	before := len(r.body)
+	if r.body, err = appendMessage(r.body, field, m); err != nil {
 		r.body = r.body[:before]
 		return err
 	}
@@ -58,6 +56,14 @@ func (r *record) add(field protowire.Number, m proto.Message) (err error) {
 		r.records++
 	}
 	return nil
+}
+
+// appendMessage appends a message as a field of another one.
+func appendMessage(body []byte, field protowire.Number, m proto.Message) ([]byte, error) {
+	size := proto.Size(m)
+	body = protowire.AppendTag(slices.Grow(body, size+8), field, protowire.BytesType)
+	body = protowire.AppendVarint(body, uint64(size))
+	return proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(body, m)
 }
 
 // label encodes the number of items in a record, and the gaps to report if it is lost, as far
