@@ -442,22 +442,14 @@ func newClock(resol byte, offset int64) clock {
 	case resol&0x80 != 0:
 		c.shift = exp
 	case exp <= 9:
-		c.mul = power10(9 - exp)
+		c.mul = uint64(math.Pow10(int(9 - exp)))
 	case exp-9 <= 19:
-		c.mul, c.div = 1, power10(exp-9)
+		c.mul, c.div = 1, uint64(math.Pow10(int(exp-9)))
 	default: // no 64-bit count reaches one ns
 		c.mul = 0
 	}
 	c.straight = c.shift == 0 && c.div == 1 && offset == 0
 	return c
-}
-
-func power10(n uint) uint64 {
-	p := uint64(1)
-	for ; n > 0; n-- {
-		p *= 10
-	}
-	return p
 }
 
 // nanosPerTick returns the resolution; times are not computed from it.

@@ -1,12 +1,14 @@
 package conform
 
 import (
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -76,15 +78,7 @@ func ReadMetrics(r io.Reader, slack time.Duration) (*Metrics, error) {
 		}
 	}
 	for _, list := range m.samples {
-		slices.SortStableFunc(list, func(a, b sample) int {
-			switch {
-			case a.from < b.from:
-				return -1
-			case a.from > b.from:
-				return 1
-			}
-			return 0
-		})
+		slices.SortStableFunc(list, func(a, b sample) int { return cmp.Compare(a.from, b.from) })
 		if len(list) > 1 {
 			m.changes, m.latest = true, max(m.latest, list[len(list)-1].from)
 		}
@@ -185,17 +179,6 @@ func (m *Metrics) judge(port string, table *csig.Table, from uint32, after *sigh
 
 // samplesWithin returns the samples that held at some time between from and to, ns.
 func samplesWithin(list []sample, from, to int64) []sample {
-	first, _ := slices.BinarySearchFunc(list, from, func(s sample, t int64) int {
-		if s.from <= t {
-			return -1
-		}
-		return 1
-	})
-	end, _ := slices.BinarySearchFunc(list, to, func(s sample, t int64) int {
-		if s.from <= t {
-			return -1
-		}
-		return 1
-	})
-	return list[max(first-1, 0):end]
+	begun := func(at int64) int { return sort.Search(len(list), func(i int) bool { return list[i].from > at }) }
+	return list[max(begun(from)-1, 0):begun(to)]
 }

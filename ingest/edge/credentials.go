@@ -239,16 +239,9 @@ type watched[T any] struct {
 
 	mu     sync.Mutex
 	looked time.Time
-	stamps []stamp
+	stamps []os.FileInfo // of the loaded version
 	value  T
 	logged string // last error logged; a repeated error is logged once
-}
-
-// stamp identifies a version of a file.
-type stamp struct {
-	modified time.Time
-	size     int64
-	file     os.FileInfo
 }
 
 // watch loads files by calling load, and again after a change. It returns an error if the first
@@ -263,14 +256,14 @@ func watch[T any](load func() (T, error), now func() time.Time, logger *slog.Log
 	return w, cmp.Or(failed, err)
 }
 
-func (w *watched[T]) stat() ([]stamp, error) {
-	var list []stamp
+func (w *watched[T]) stat() ([]os.FileInfo, error) {
+	var list []os.FileInfo
 	for _, p := range w.paths {
 		info, err := os.Stat(p)
 		if err != nil {
 			return nil, fmt.Errorf("look at file: %w", err)
 		}
-		list = append(list, stamp{info.ModTime(), info.Size(), info})
+		list = append(list, info)
 	}
 	return list, nil
 }
@@ -285,7 +278,7 @@ func (w *watched[T]) get() T {
 	}
 	w.looked = now
 	stamps, err := w.stat()
-	if err == nil && slices.EqualFunc(stamps, w.stamps, stamp.equal) {
+	if err == nil && slices.EqualFunc(stamps, w.stamps, sameVersion) {
 		w.logged = ""
 		return w.value
 	}
@@ -303,6 +296,6 @@ func (w *watched[T]) get() T {
 	return value
 }
 
-func (a stamp) equal(b stamp) bool {
-	return a.modified.Equal(b.modified) && a.size == b.size && os.SameFile(a.file, b.file)
+func sameVersion(a, b os.FileInfo) bool {
+	return a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size() && os.SameFile(a, b)
 }

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -301,12 +302,7 @@ func (s *stream) incarnation(incarnation uint64) *incarnationState {
 	if l := s.find(incarnation); l != nil {
 		return l
 	}
-	at, _ := slices.BinarySearchFunc(s.incarnations, incarnation, func(l incarnationState, n uint64) int {
-		if l.incarnation < n {
-			return -1
-		}
-		return 1
-	})
+	at, _ := slices.BinarySearchFunc(s.incarnations, incarnation, func(l incarnationState, n uint64) int { return cmp.Compare(l.incarnation, n) })
 	if len(s.incarnations) >= maxIncarnations {
 		if at == 0 {
 			return nil
