@@ -188,7 +188,7 @@ const (
 // Numbered returns the usual name of a link type with its number, for error messages: raw IP (link
 // type 101).
 func (l LinkType) Numbered() string {
-	if name := l.name(); name != "" {
+	if name, ok := linkNames[l]; ok {
 		return fmt.Sprintf("%s (link type %d)", name, l)
 	}
 	return l.String()
@@ -196,81 +196,48 @@ func (l LinkType) Numbered() string {
 
 // String returns the usual name of a link type, or its number if this package has no name for it.
 func (l LinkType) String() string {
-	if name := l.name(); name != "" {
+	if name, ok := linkNames[l]; ok {
 		return name
 	}
 	return "link type " + strconv.Itoa(int(l))
 }
 
-// name returns the names of link types that occur in captures of hosts and switches.
-func (l LinkType) name() string {
-	switch l {
-	case 0:
-		return "BSD loopback"
-	case LinkEthernet:
-		return "Ethernet"
-	case 6:
-		return "Token Ring"
-	case 8:
-		return "SLIP"
-	case 9:
-		return "PPP"
-	case 10:
-		return "FDDI"
-	case 12, 14, 101:
-		return "raw IP"
-	case 50:
-		return "PPP over serial lines"
-	case 51:
-		return "PPPoE"
-	case 104:
-		return "Cisco HDLC"
-	case 105:
-		return "IEEE 802.11"
-	case 107:
-		return "Frame Relay"
-	case 108:
-		return "OpenBSD loopback"
-	case LinkSLL:
-		return "Linux SLL"
-	case 117:
-		return "OpenBSD pflog"
-	case 119:
-		return "IEEE 802.11 Prism"
-	case 127:
-		return "IEEE 802.11 radiotap"
-	case 163:
-		return "IEEE 802.11 AVS"
-	case 187, 201:
-		return "Bluetooth HCI"
-	case 189:
-		return "Linux USB"
-	case 192:
-		return "PPI"
-	case 195:
-		return "IEEE 802.15.4"
-	case 197:
-		return "Endace ERF"
-	case 220:
-		return "Linux USB"
-	case 227:
-		return "SocketCAN"
-	case 228:
-		return "raw IPv4"
-	case 229:
-		return "raw IPv6"
-	case 239:
-		return "Linux netfilter log"
-	case 247:
-		return "InfiniBand"
-	case 249:
-		return "USBPcap"
-	case 253:
-		return "Linux netlink"
-	case 271:
-		return "Linux vsock"
-	case LinkSLL2:
-		return "Linux SLL2"
-	}
-	return ""
+// linkNames has the link types that occur in captures of hosts and switches.
+var linkNames = map[LinkType]string{
+	0:            "BSD loopback",
+	LinkEthernet: "Ethernet",
+	6:            "Token Ring",
+	8:            "SLIP",
+	9:            "PPP",
+	10:           "FDDI",
+	12:           "raw IP",
+	14:           "raw IP",
+	50:           "PPP over serial lines",
+	51:           "PPPoE",
+	101:          "raw IP",
+	104:          "Cisco HDLC",
+	105:          "IEEE 802.11",
+	107:          "Frame Relay",
+	108:          "OpenBSD loopback",
+	LinkSLL:      "Linux SLL",
+	117:          "OpenBSD pflog",
+	119:          "IEEE 802.11 Prism",
+	127:          "IEEE 802.11 radiotap",
+	163:          "IEEE 802.11 AVS",
+	187:          "Bluetooth HCI",
+	189:          "Linux USB",
+	192:          "PPI",
+	195:          "IEEE 802.15.4",
+	197:          "Endace ERF",
+	201:          "Bluetooth HCI",
+	220:          "Linux USB",
+	227:          "SocketCAN",
+	228:          "raw IPv4",
+	229:          "raw IPv6",
+	239:          "Linux netfilter log",
+	247:          "InfiniBand",
+	249:          "USBPcap",
+	253:          "Linux netlink",
+	271:          "Linux vsock",
+	LinkSLL2:     "Linux SLL2",
 }
