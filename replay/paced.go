@@ -10,6 +10,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/ingest/retry"
 )
 
 // pacedLead is how far packets may run ahead of their time before the replay waits: sleeping for
@@ -88,27 +89,15 @@ func (p *pacedRun) feed(ctx context.Context) error {
 		if !frame.NoTime {
 			wait = clock.ahead(frame.TimeNS)
 		}
-		if err := sleep(ctx, wait); err != nil {
-			return err
+		if wait >= pacedLead {
+			retry.Sleep(ctx, wait)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		if err := p.add(ctx, i, frame); err != nil {
 			return err
 		}
-	}
-}
-
-// sleep waits for that long, if it is pacedLead or more, or until ctx ends.
-func sleep(ctx context.Context, wait time.Duration) error {
-	if wait < pacedLead {
-		return ctx.Err()
-	}
-	t := time.NewTimer(wait)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
 	}
 }
 

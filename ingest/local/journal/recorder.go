@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
@@ -23,8 +24,6 @@ const (
 	// maxFindingRows is the maximum number of findings that wait with them: the findings of 128
 	// rows, about 10 MB. The marks of every round contain all of them.
 	maxFindingRows = 128 * MaxFindings
-	// ringSeq is the bit position of the ring in a row number.
-	ringSeq = 48
 )
 
 // Tap is a tap whose rings are recorded. Its methods must be safe for concurrent use.
@@ -225,7 +224,7 @@ func (r *Recorder) finish(g *ringRecord, now time.Time) {
 		row.From, row.To = now.UnixNano(), now.UnixNano()
 	}
 	row.From = min(row.From, now.UnixNano()) // later if the clock was set back: collectors refuse rows from the future
-	row.Seq = uint64(g.Ring)<<ringSeq | g.Next
+	row.Seq = uint64(g.Ring)<<aggregate.PartShift | g.Next
 	g.Next++
 	r.state.Rows = append(r.state.Rows, row)
 	r.state.Findings = append(r.state.Findings, g.cutFindings(row.Seq, now)...)
