@@ -389,13 +389,20 @@ func (t *template) fill(h []byte, s *Segment, st scenario.Style) {
 	}
 }
 
-// udpSum returns the checksum of an IPv6 datagram with the given length. All bytes after p are
-// zeros.
+// pseudoSum begins the checksum of a transport segment with the given length behind an IP header.
+func pseudoSum(ip []byte, protocol, length int) uint32 {
+	if ip[0]>>4 == 6 {
+		return sum(ip[8:ipv6Len], uint32(protocol+length))
+	}
+	return sum(ip[12:ipv4Len], uint32(protocol+length))
+}
+
+// udpSum returns the checksum of a datagram with the given length. All bytes after p are zeros.
 func udpSum(ip, p []byte, length int) uint16 {
 	const protocol = 17
-	c := ^fold(sum(p, sum(ip[8:ipv6Len], uint32(protocol+length))))
+	c := ^fold(sum(p, pseudoSum(ip, protocol, length)))
 	if c == 0 {
-		return 0xffff
+		return 0xffff // 0 means no checksum
 	}
 	return c
 }
@@ -417,13 +424,7 @@ func (s *Segment) fillTCP(p, ip []byte, length int) {
 		p[13] |= echo
 	}
 	p[16], p[17] = 0, 0
-	pseudo := uint32(protocol) + uint32(length)
-	if ip[0]>>4 == 6 {
-		pseudo = sum(ip[8:ipv6Len], pseudo)
-	} else {
-		pseudo = sum(ip[12:ipv4Len], pseudo)
-	}
-	be.PutUint16(p[16:], ^fold(sum(p, pseudo)))
+	be.PutUint16(p[16:], ^fold(sum(p, pseudoSum(ip, protocol, length))))
 }
 
 // ttl returns the time to live of the hosts' packet or of the outer packet. Both start at 64.

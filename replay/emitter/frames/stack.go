@@ -282,7 +282,6 @@ const (
 	ponySequence = 8
 	ponyAcks     = 0x02
 	ponyMarked   = 0x04
-	udpProtocol  = 17
 )
 
 // ponyHosts adds the hosts' packet of the transport over UDP.
@@ -332,17 +331,7 @@ func (s *Segment) fillUDP(p, ip []byte, length int) {
 	be.PutUint16(p[2:], s.Tuple.DstPort)
 	be.PutUint16(p[4:], uint16(length))
 	p[6], p[7] = 0, 0
-	pseudo := uint32(udpProtocol) + uint32(length)
-	if ip[0]>>4 == 6 {
-		pseudo = sum(ip[8:ipv6Len], pseudo)
-	} else {
-		pseudo = sum(ip[12:ipv4Len], pseudo)
-	}
-	check := ^fold(sum(p[:ponyHeaderAll], pseudo))
-	if check == 0 {
-		check = 0xffff // 0 means no checksum
-	}
-	be.PutUint16(p[6:], check)
+	be.PutUint16(p[6:], udpSum(ip, p[:ponyHeaderAll], length))
 }
 
 // tunnel adds the headers between the CSIG tag and the hosts' packet. The tag is always on the
