@@ -75,12 +75,7 @@ func TestCardClocks(t *testing.T) {
 					return &card{frame: tagged(), ahead: func() time.Duration { return ahead(time.Since(began)) }}
 				}
 				cfg := local.Config{Instance: "test", Interval: time.Second, Journal: j, Logger: slog.New(slog.NewTextHandler(&log, nil))}
-				p, err := local.New(cfg, tapsPlan(t, tapOf("a", 0, source())))
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, stop := contextWithStop(t)
-				wait := start(ctx, t, p)
+				p, end := runPipeline(t, cfg, tapsPlan(t, tapOf("a", 0, source())))
 				time.Sleep(10*time.Minute + 5*time.Second)
 				// The idle tap's last window has closed, lateness included.
 				if got := j.total(time.Second); got != 21 {
@@ -90,10 +85,7 @@ func TestCardClocks(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(10*time.Minute + 5*time.Second)
-				stop()
-				if err := wait(); err != nil {
-					t.Fatal(err)
-				}
+				end()
 				c := p.Stats().Counts()
 				if got := j.total(time.Second); got != c.In || c.In != 42 || c.Late != 0 || slices.Max(c.Rejected[:]) != 0 {
 					t.Errorf("of %d observations %d are stored, %d late, %v rejected", c.In, got, c.Late, c.Rejected)
@@ -136,12 +128,7 @@ func TestClockSetBack(t *testing.T) {
 				j, a := newJournal(t), &stepped{tick(), new(atomic.Int64)}
 				cfg := config(j)
 				cfg.Interval, cfg.Now = 100*time.Millisecond, a.now
-				p, err := local.New(cfg, tapsPlan(t, tapOf("a", 0, a)))
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, stop := contextWithStop(t)
-				wait := start(ctx, t, p)
+				p, end := runPipeline(t, cfg, tapsPlan(t, tapOf("a", 0, a)))
 				time.Sleep(8 * time.Second)
 				a.silent.Store(test.idle)
 				a.back.Store(int64(test.by))
@@ -151,10 +138,7 @@ func TestClockSetBack(t *testing.T) {
 				if got := j.total(time.Second); got < uint64(given) {
 					t.Errorf("%d observations are in closed windows of 1 s, %d frames came up to 4s ago", got, given)
 				}
-				stop()
-				if err := wait(); err != nil {
-					t.Fatal(err)
-				}
+				end()
 				conserved(t, p.Stats())
 				if c := p.Stats().Counts(); c.In != uint64(a.n.Load()) || c.Stored != c.In || j.total(time.Second) != c.In || j.total(time.Minute) != c.In {
 					t.Errorf("%d frames came, %d are stored in seconds and %d in minutes: %d late, %v rejected", a.n.Load(), j.total(time.Second), j.total(time.Minute), c.Late, c.Rejected)
@@ -194,19 +178,11 @@ func TestQueuedAtSetBack(t *testing.T) {
 				a.burst = burst
 				cfg := config(j)
 				cfg.Interval, cfg.Now = 100*time.Millisecond, a.now
-				p, err := local.New(cfg, tapsPlan(t, tapOf("a", 0, a)))
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, stop := contextWithStop(t)
-				wait := start(ctx, t, p)
+				p, end := runPipeline(t, cfg, tapsPlan(t, tapOf("a", 0, a)))
 				time.Sleep(3 * time.Second)
 				a.back.Store(int64(time.Minute))
 				time.Sleep(3 * time.Second)
-				stop()
-				if err := wait(); err != nil {
-					t.Fatal(err)
-				}
+				end()
 				conserved(t, p.Stats())
 				if c := p.Stats().Counts(); c.In != uint64(a.n.Load())-10 || c.Stored != c.In || j.total(time.Second) != c.In {
 					t.Errorf("%d frames came, 10 of them wait: %d are stored, %d in seconds: %d late, %v rejected", a.n.Load(), c.Stored, j.total(time.Second), c.Late, c.Rejected)
@@ -265,19 +241,11 @@ func TestCountsAfterClockSetBack(t *testing.T) {
 				j, a := newJournal(t), new(stepping)
 				cfg := config(j)
 				cfg.Now, cfg.Logger = a.now, slog.New(slog.NewTextHandler(&log, nil))
-				p, err := local.New(cfg, tapsPlan(t, tapOf("a", 0, a)))
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, stop := contextWithStop(t)
-				wait := start(ctx, t, p)
+				p, end := runPipeline(t, cfg, tapsPlan(t, tapOf("a", 0, a)))
 				time.Sleep(3500 * time.Millisecond)
 				a.back.Store(int64(by))
 				time.Sleep(5 * time.Second)
-				stop()
-				if err := wait(); err != nil {
-					t.Fatal(err)
-				}
+				end()
 				conserved(t, p.Stats())
 				given := a.n - uint64(len(a.list))
 				if c := p.Stats().Counts(); c.In != given || c.Stored != given || j.total(time.Second) != given || j.total(time.Minute) != given {
@@ -301,13 +269,8 @@ func TestObserved(t *testing.T) {
 				if !packets {
 					source.frame = make([]byte, 60)
 				}
-				p, err := local.New(local.Config{Instance: "test", Journal: newJournal(t)}, tapsPlan(t, tapOf("a", 0, source)))
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, stop := contextWithStop(t)
 				began := time.Now()
-				wait := start(ctx, t, p)
+				p, end := runPipeline(t, local.Config{Instance: "test", Journal: newJournal(t)}, tapsPlan(t, tapOf("a", 0, source)))
 				time.Sleep(2 * time.Minute)
 				rings := p.Stats().Rings
 				if len(rings) != 1 || rings[0].Counts.In > 0 != packets {
@@ -316,10 +279,7 @@ func TestObserved(t *testing.T) {
 				if at := time.Unix(0, rings[0].Observed).Sub(began); at < 0 || at > 5*time.Second {
 					t.Errorf("observed until %s after the start, want less than 5s", at)
 				}
-				stop()
-				if err := wait(); err != nil {
-					t.Fatal(err)
-				}
+				end()
 			})
 		})
 	}
@@ -332,15 +292,10 @@ func TestObservedAfterClockSetBack(t *testing.T) {
 		a := &stepped{tick(), new(atomic.Int64)}
 		cfg := config(newJournal(t))
 		cfg.Interval, cfg.Now = 100*time.Millisecond, a.now
-		p, err := local.New(cfg, tapsPlan(t, tapOf("a", 0, a)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := contextWithStop(t)
-		wait := start(ctx, t, p)
+		p, end := runPipeline(t, cfg, tapsPlan(t, tapOf("a", 0, a)))
 		time.Sleep(3 * time.Second)
 		a = &stepped{tick(), a.back}
-		if err := p.Reload(ctx, tapsPlan(t, tapOf("a", 0, a)), nil); err != nil {
+		if err := p.Reload(t.Context(), tapsPlan(t, tapOf("a", 0, a)), nil); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(3050 * time.Millisecond) // between two rounds
@@ -355,9 +310,6 @@ func TestObservedAfterClockSetBack(t *testing.T) {
 				}
 			}
 		}
-		stop()
-		if err := wait(); err != nil {
-			t.Fatal(err)
-		}
+		end()
 	})
 }

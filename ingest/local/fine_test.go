@@ -49,12 +49,7 @@ func TestFineWindows(t *testing.T) {
 		heavy.frame[14], clear.frame[29] = 0x20, 9 // no bandwidth left; another source
 		plan := tapsPlan(t, tapOf("heavy", 0, heavy), tapOf("clear", 0, clear))
 		plan.Resolutions, plan.FineHeavyOnly = []time.Duration{length, time.Second, time.Minute}, true
-		p, err := local.New(local.Config{Instance: "test", Journal: s, Provisional: s}, plan)
-		if err != nil {
-			t.Fatal(err)
-		}
 		begin := time.Now()
-		ctx, stop := contextWithStop(t)
 		watching, leave := context.WithCancel(t.Context())
 		events := httptest.NewRecorder()
 		var running sync.WaitGroup
@@ -63,12 +58,9 @@ func TestFineWindows(t *testing.T) {
 		running.Go(func() {
 			a.ServeHTTP(events, httptest.NewRequestWithContext(watching, "GET", "/api/v1/watch?resolution=100ms", nil))
 		})
-		wait := start(ctx, t, p)
+		p, end := runPipeline(t, local.Config{Instance: "test", Journal: s, Provisional: s}, plan)
 		time.Sleep(6 * time.Second)
-		stop()
-		if err := wait(); err != nil {
-			t.Fatal(err)
-		}
+		end()
 		time.Sleep(time.Second)
 		leave()
 		running.Wait()

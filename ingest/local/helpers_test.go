@@ -301,8 +301,3 @@ func conserved(t *testing.T, s local.Stats) {
 		t.Errorf("%d of %d observations are accounted for: %+v", known, c.In, c)
 	}
 }
-
-// contextWithStop returns a context that the test ends.
-func contextWithStop(t *testing.T) (context.Context, context.CancelFunc) {
-	return context.WithCancel(t.Context())
-}

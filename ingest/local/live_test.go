@@ -40,6 +40,24 @@ func start(ctx context.Context, t *testing.T, p *local.Pipeline) (wait func() er
 	}
 }
 
+// runPipeline runs a pipeline until end, which reports an error of Run.
+func runPipeline(t *testing.T, cfg local.Config, plan local.Plan) (p *local.Pipeline, end func()) {
+	t.Helper()
+	p, err := local.New(cfg, plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	wait := start(ctx, t, p)
+	return p, func() {
+		t.Helper()
+		stop()
+		if err := wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // collected holds the blocks of a replay.
 type collected struct {
 	mu   sync.Mutex

@@ -58,22 +58,14 @@ func TestProvisional(t *testing.T) {
 		idle := tick()
 		plan := tapsPlan(t, tapOf("a", 0, tick()), tapOf("a", 1, tick()), tapOf("b", 0, idle))
 		plan.Lateness = lateness
-		p, err := local.New(local.Config{Instance: "test", Interval: time.Hour, Journal: closed, Provisional: came}, plan)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := contextWithStop(t)
-		wait := start(ctx, t, p)
+		p, end := runPipeline(t, local.Config{Instance: "test", Interval: time.Hour, Journal: closed, Provisional: came}, plan)
 		time.Sleep(5500 * time.Millisecond)
 		idle.silent.Store(true) // its open window ends by the clock
 		time.Sleep(5 * time.Second)
 		closed.journal.mu.Lock()
 		rounds := closed.commits
 		closed.journal.mu.Unlock()
-		stop()
-		if err := wait(); err != nil {
-			t.Fatal(err)
-		}
+		end()
 		conserved(t, p.Stats())
 		if rounds < 10 || rounds > 22 {
 			t.Errorf("%d rounds in 10 s: want about one for each window", rounds)

@@ -209,25 +209,17 @@ func TestReplacedTap(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, j := new(cable), newJournal(t)
 				j.onCommit = func() error { time.Sleep(200 * time.Millisecond); return nil }
-				p, err := local.New(config(j), tapsPlan(t, test.before(c)...))
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, stop := contextWithStop(t)
-				wait := start(ctx, t, p)
+				p, stop := runPipeline(t, config(j), tapsPlan(t, test.before(c)...))
 				end := c.run(test.flows)
 				time.Sleep(700 * time.Millisecond)
 				next := test.after(c)
 				time.Sleep(100 * time.Millisecond)
-				if err := p.Reload(ctx, tapsPlan(t, next...), nil); err != nil {
+				if err := p.Reload(t.Context(), tapsPlan(t, next...), nil); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(700 * time.Millisecond)
 				end()
 				stop()
-				if err := wait(); err != nil {
-					t.Fatal(err)
-				}
 				conserved(t, p.Stats())
 				if s := p.Stats(); s.Counts().In != c.sent || j.total(time.Second) != c.sent || s.Stalled > 0 {
 					t.Errorf("%d packets were sent, %d counted, %d stored; %d stalls", c.sent, s.Counts().In, j.total(time.Second), s.Stalled)
@@ -245,23 +237,15 @@ func TestReplacedTap(t *testing.T) {
 func TestReloadLeavesMarks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, j := new(cable), newJournal(t)
-		p, err := local.New(config(j), tapsPlan(t, ringsOf(c.rings(1, 0))...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := contextWithStop(t)
-		wait := start(ctx, t, p)
+		p, end := runPipeline(t, config(j), tapsPlan(t, ringsOf(c.rings(1, 0))...))
 		time.Sleep(10 * time.Millisecond)
-		if err := p.Reload(ctx, tapsPlan(t, tapOf("b", 0, c.rings(1, 0)[0])), nil); err != nil {
+		if err := p.Reload(t.Context(), tapsPlan(t, tapOf("b", 0, c.rings(1, 0)[0])), nil); err != nil {
 			t.Fatal(err)
 		}
 		if m := j.marks(); len(m) != 1 || m[0].Name != "b" {
 			t.Errorf("marks after the reload: %+v", m)
 		}
-		stop()
-		if err := wait(); err != nil {
-			t.Fatal(err)
-		}
+		end()
 	})
 }
 
@@ -278,23 +262,18 @@ func TestReplacedLate(t *testing.T) {
 				old := c.rings(rings.before, 0)
 				cfg := config(j)
 				cfg.BarrierTimeout = 40 * time.Millisecond
-				p, err := local.New(cfg, tapsPlan(t, ringsOf(old)...))
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, stop := contextWithStop(t)
-				wait := start(ctx, t, p)
+				p, stop := runPipeline(t, cfg, tapsPlan(t, ringsOf(old)...))
 				end := c.run(7)
 				time.Sleep(500 * time.Millisecond)
 				old[0].hang.Store(true)
 				time.Sleep(100 * time.Millisecond)
 				if rings.removed {
-					if err := p.Reload(ctx, tapsPlan(t), nil); err != nil {
+					if err := p.Reload(t.Context(), tapsPlan(t), nil); err != nil {
 						t.Fatal(err)
 					}
 					time.Sleep(100 * time.Millisecond)
 				}
-				if err := p.Reload(ctx, tapsPlan(t, ringsOf(c.rings(rings.after, 0))...), nil); err != nil {
+				if err := p.Reload(t.Context(), tapsPlan(t, ringsOf(c.rings(rings.after, 0))...), nil); err != nil {
 					t.Fatal(err)
 				}
 				latest, packets := p.Stats().Counts().In, map[int]uint64{}
@@ -317,9 +296,6 @@ func TestReplacedLate(t *testing.T) {
 				}
 				end()
 				stop()
-				if err := wait(); err != nil {
-					t.Fatal(err)
-				}
 				conserved(t, p.Stats())
 				if s := p.Stats(); s.Counts().In != c.sent || j.total(time.Second) != c.sent || s.Stalled == 0 {
 					t.Errorf("%d packets were sent, %d counted, %d stored; %d stalls", c.sent, s.Counts().In, j.total(time.Second), s.Stalled)
@@ -339,17 +315,12 @@ func replacedCounterLate(t *testing.T) {
 	old := &succeeding{counting: c.counter()}
 	cfg := config(j)
 	cfg.BarrierTimeout, cfg.Logger = 40*time.Millisecond, slog.New(slog.NewTextHandler(&log, nil))
-	p, err := local.New(cfg, tapsPlan(t, tapOf("a", 0, old)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := contextWithStop(t)
-	wait := start(ctx, t, p)
+	p, stop := runPipeline(t, cfg, tapsPlan(t, tapOf("a", 0, old)))
 	end := c.run(1)
 	time.Sleep(500 * time.Millisecond)
 	old.hang.Store(true)
 	time.Sleep(100 * time.Millisecond)
-	if err := p.Reload(ctx, tapsPlan(t, tapOf("a", 0, &succeeding{counting: c.counter()})), nil); err != nil {
+	if err := p.Reload(t.Context(), tapsPlan(t, tapOf("a", 0, &succeeding{counting: c.counter()})), nil); err != nil {
 		t.Fatal(err)
 	}
 	c.mu.Lock()
@@ -360,9 +331,6 @@ func replacedCounterLate(t *testing.T) {
 	time.Sleep(200 * time.Millisecond)
 	end()
 	stop()
-	if err := wait(); err != nil {
-		t.Fatal(err)
-	}
 	conserved(t, p.Stats())
 	if n := p.Stats().Counts().In; n+lost != c.sent || lost < 100 || !strings.Contains(log.String(), "are lost") {
 		t.Errorf("%d packets were sent, %d counted, %d lost:\n%s", c.sent, n, lost, log.String())

@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -40,7 +41,7 @@ func TestKilledEarly(t *testing.T) {
 				hours.Store(int64(j.commits + 1))
 				return nil
 			}
-			ctx, stop := contextWithStop(t)
+			ctx, stop := context.WithCancel(t.Context())
 			wait := start(ctx, t, p)
 			time.Sleep(cfg.Interval / 100)
 			j.mu.Lock()
