@@ -47,17 +47,17 @@ func TestNoAllocations(t *testing.T) {
 		var r decode.Result
 		dst := make([]byte, 0, 512)
 		n := testing.AllocsPerRun(20, func() {
-			decodeStripped(d, g.frame, 0x8100, 7, &r)
-			d.Decode(g.frame, &r)
+			decodeStripped(d, g.Data, 0x8100, 7, &r)
+			d.Decode(g.Data, &r)
 			for i := range r.Obs[:r.N] {
 				dst = r.Obs[i].AppendJSON(dst[:0], dom, &r.Encap)
 			}
 		})
 		if n != 0 {
-			t.Errorf("%s: %v allocations", g.name, n)
+			t.Errorf("%s: %v allocations", g.Name, n)
 		}
 		if len(dst) > 512 {
-			t.Errorf("%s: %d bytes of JSON", g.name, len(dst))
+			t.Errorf("%s: %d bytes of JSON", g.Name, len(dst))
 		}
 	}
 }

@@ -20,13 +20,13 @@ func TestCutEverywhere(t *testing.T) {
 			d, walker := decoderOf(t, cfg), walkerOf(t, cfg)
 			for _, g := range goldens(t) {
 				var whole decode.Result
-				d.Decode(g.frame, &whole)
-				checkWalked(t, walker, g.frame, &whole)
-				for n := range g.frame {
+				d.Decode(g.Data, &whole)
+				checkWalked(t, walker, g.Data, &whole)
+				for n := range g.Data {
 					var cut decode.Result
-					d.Decode(g.frame[:n:n], &cut)
-					checkPrefix(t, g.name, n, &cut, &whole)
-					checkWalked(t, walker, g.frame[:n:n], &cut)
+					d.Decode(g.Data[:n:n], &cut)
+					checkPrefix(t, g.Name, n, &cut, &whole)
+					checkWalked(t, walker, g.Data[:n:n], &cut)
 				}
 			}
 		})
@@ -180,19 +180,19 @@ func TestStripped(t *testing.T) {
 	t.Parallel()
 	dom := domain(t, csig.DefaultSpec())
 	for _, g := range goldens(t) {
-		tpid := binary.BigEndian.Uint16(g.frame[12:])
+		tpid := binary.BigEndian.Uint16(g.Data[12:])
 		_, isTag := dom.LayoutOf(tpid)
 		if !isTag && tpid != 0x8100 && tpid != 0x88a8 && tpid != 0x9100 {
 			continue
 		}
-		t.Run(g.name, func(t *testing.T) {
+		t.Run(g.Name, func(t *testing.T) {
 			t.Parallel()
-			for n := 16; n <= len(g.frame); n++ {
+			for n := 16; n <= len(g.Data); n++ {
 				var want, got decode.Result
 				asSent, d := decoder(t, dom), decoder(t, dom)
-				asSent.Decode(g.frame[:n], &want)
-				rest := append(append([]byte{}, g.frame[:12]...), g.frame[16:n]...)
-				decodeStripped(d, rest, tpid, binary.BigEndian.Uint16(g.frame[14:]), &got)
+				asSent.Decode(g.Data[:n], &want)
+				rest := append(append([]byte{}, g.Data[:12]...), g.Data[16:n]...)
+				decodeStripped(d, rest, tpid, binary.BigEndian.Uint16(g.Data[14:]), &got)
 				if diff := cmp.Diff(want, got, cmp.AllowUnexported(decode.Stack{})); diff != "" {
 					t.Fatalf("cut at %d (-as sent +stripped):\n%s", n, diff)
 				}

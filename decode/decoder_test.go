@@ -62,13 +62,13 @@ func TestResultIsReused(t *testing.T) {
 	var used decode.Result
 	for _, g := range goldens(t) {
 		var fresh decode.Result
-		d.Decode(g.frame, &fresh)
+		d.Decode(g.Data, &fresh)
 		d.Decode(goldenFrame(t, "two_tags_and_reflection"), &used)
-		d.Decode(g.frame, &used)
+		d.Decode(g.Data, &used)
 		if used.N != fresh.N || used.Reason != fresh.Reason ||
 			!cmp.Equal(used.Obs[:used.N], fresh.Obs[:fresh.N]) ||
 			!cmp.Equal(append([]decode.Layer{}, used.Encap.Layers()...), append([]decode.Layer{}, fresh.Encap.Layers()...)) {
-			t.Errorf("%s: %+v after another frame, %+v alone", g.name, used, fresh)
+			t.Errorf("%s: %+v after another frame, %+v alone", g.Name, used, fresh)
 		}
 	}
 }
@@ -216,19 +216,19 @@ func TestNetwork(t *testing.T) {
 	}
 	found := 0
 	for _, g := range goldens(t) {
-		for n := range g.frame {
-			d.Network(decode.Ethernet, g.frame[:n])
+		for n := range g.Data {
+			d.Network(decode.Ethernet, g.Data[:n])
 		}
-		etherType, packet, ok := d.Network(decode.Ethernet, g.frame)
+		etherType, packet, ok := d.Network(decode.Ethernet, g.Data)
 		if !ok {
 			continue
 		}
 		found++
 		for _, h := range headers {
-			longer := append(append(append([]byte(nil), g.frame[:12]...), h...), g.frame[12:]...)
+			longer := append(append(append([]byte(nil), g.Data[:12]...), h...), g.Data[12:]...)
 			e, p, ok := d.Network(decode.Ethernet, longer)
 			if !ok || e != etherType || !bytes.Equal(p, packet) {
-				t.Errorf("%s behind %x: %#x %x, want %#x %x", g.name, h, e, p, etherType, packet)
+				t.Errorf("%s behind %x: %#x %x, want %#x %x", g.Name, h, e, p, etherType, packet)
 			}
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // observations.
 func FuzzDecode(f *testing.F) {
 	for i, g := range goldens(f) {
-		f.Add(g.frame, uint16(len(g.frame)/2), uint8(i))
+		f.Add(g.Data, uint16(len(g.Data)/2), uint8(i))
 	}
 	dom := domain(f, reflectingSpec())
 	f.Fuzz(func(t *testing.T, frame []byte, at uint16, how uint8) {

@@ -13,44 +13,24 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/csigscope/csigscope/capture/livetest"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
 var update = flag.Bool("update", false, "write testdata/frames/*.want again")
 
-type golden struct {
-	name  string
-	frame []byte
-}
-
-// goldens reads testdata/frames/*.hex: bytes in wire order, with # comments.
-func goldens(t testing.TB) []golden {
+// goldens reads testdata/frames/*.hex.
+func goldens(t testing.TB) []livetest.HexFrame {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join("testdata", "frames", "*.hex"))
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("no frames in testdata: %v", err)
-	}
-	frames := make([]golden, 0, len(paths))
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		frame, err := unhex(string(text))
-		if err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		frames = append(frames, golden{strings.TrimSuffix(filepath.Base(path), ".hex"), frame})
-	}
-	return frames
+	return livetest.ReadHex(t, filepath.Join("testdata", "frames"))
 }
 
 func goldenFrame(t testing.TB, name string) []byte {
 	t.Helper()
 	for _, g := range goldens(t) {
-		if g.name == name {
-			return g.frame
+		if g.Name == name {
+			return g.Data
 		}
 	}
 	t.Fatalf("no frame %s in testdata", name)
@@ -58,12 +38,7 @@ func goldenFrame(t testing.TB, name string) []byte {
 }
 
 func unhex(text string) ([]byte, error) {
-	var digits strings.Builder
-	for line := range strings.Lines(text) {
-		bare, _, _ := strings.Cut(line, "#")
-		digits.WriteString(strings.Join(strings.Fields(bare), ""))
-	}
-	return hex.DecodeString(digits.String())
+	return hex.DecodeString(strings.ReplaceAll(text, " ", ""))
 }
 
 func domain(t testing.TB, s csig.Spec) *csig.Domain {
@@ -95,10 +70,10 @@ func TestGolden(t *testing.T) {
 	t.Parallel()
 	dom := domain(t, csig.DefaultSpec())
 	for _, g := range goldens(t) {
-		t.Run(g.name, func(t *testing.T) {
+		t.Run(g.Name, func(t *testing.T) {
 			t.Parallel()
-			got := describe(t, dom, g.frame)
-			path := filepath.Join("testdata", "frames", g.name+".want")
+			got := describe(t, dom, g.Data)
+			path := filepath.Join("testdata", "frames", g.Name+".want")
 			if *update {
 				if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
 					t.Fatal(err)

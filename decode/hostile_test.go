@@ -118,7 +118,7 @@ func TestLengthsLie(t *testing.T) {
 	for _, cfg := range configs(dom) {
 		d := decoderOf(t, cfg)
 		for _, g := range goldens(t) {
-			frame := bytes.Clone(g.frame)
+			frame := bytes.Clone(g.Data)
 			for at := 12; at+2 <= len(frame); at++ {
 				was := binary.BigEndian.Uint16(frame[at:])
 				for _, lie := range []uint16{0, 1, 0x7fff, 0xffff, was + 1, was - 1} {
@@ -126,7 +126,7 @@ func TestLengthsLie(t *testing.T) {
 					var r decode.Result
 					d.Decode(frame[:len(frame):len(frame)], &r)
 					if r.N > decode.MaxObservations || r.Reason >= decode.NumReasons {
-						t.Fatalf("%s: %+v", g.name, r)
+						t.Fatalf("%s: %+v", g.Name, r)
 					}
 				}
 				binary.BigEndian.PutUint16(frame[at:], was)

@@ -23,17 +23,17 @@ func TestLinkTypes(t *testing.T) {
 		}
 		d := decoder(t, dom)
 		for _, g := range goldens(t) {
-			for n := 14; n <= len(g.frame); n++ {
-				etherType, packet, ok := d.Network(decode.Ethernet, g.frame[:n])
-				if e, p, is := d.Network(link, asLink(link, g.frame[:n])); e != etherType || is != ok || !bytes.Equal(p, packet) {
-					t.Fatalf("link type %d, %s cut at %d: packet %#x %x %t, want %#x %x %t", link, g.name, n, e, p, is, etherType, packet, ok)
+			for n := 14; n <= len(g.Data); n++ {
+				etherType, packet, ok := d.Network(decode.Ethernet, g.Data[:n])
+				if e, p, is := d.Network(link, asLink(link, g.Data[:n])); e != etherType || is != ok || !bytes.Equal(p, packet) {
+					t.Fatalf("link type %d, %s cut at %d: packet %#x %x %t, want %#x %x %t", link, g.Name, n, e, p, is, etherType, packet, ok)
 				}
 				var want, got decode.Result
-				d.Decode(g.frame[:n], &want)
-				d.DecodeFrame(decode.Framing{Link: link}, &decode.Frame{Data: asLink(link, g.frame[:n])}, &got)
+				d.Decode(g.Data[:n], &want)
+				d.DecodeFrame(decode.Framing{Link: link}, &decode.Frame{Data: asLink(link, g.Data[:n])}, &got)
 				want.Obs, got.Obs = want.Obs[:want.N], got.Obs[:got.N]
 				if !reflect.DeepEqual(want, got) { // cmp would take ten times as long
-					t.Fatalf("link type %d, %s cut at %d (-Ethernet +link):\n%s", link, g.name, n, cmp.Diff(want, got, cmp.AllowUnexported(decode.Stack{})))
+					t.Fatalf("link type %d, %s cut at %d (-Ethernet +link):\n%s", link, g.Name, n, cmp.Diff(want, got, cmp.AllowUnexported(decode.Stack{})))
 				}
 			}
 		}

@@ -2,8 +2,12 @@ package livetest
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/csigscope/csigscope/capture"
@@ -29,6 +33,39 @@ func Read(t testing.TB, path string) [][]byte {
 			frames = append(frames, b.Frames[i].Append(nil))
 		}
 	}
+}
+
+// HexFrame is the frame of a .hex file.
+type HexFrame struct {
+	Name string // of the file, without its extension
+	Data []byte
+}
+
+// ReadHex returns the frames of a folder's .hex files: bytes in wire order, with # comments.
+func ReadHex(t testing.TB, dir string) []HexFrame {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "*.hex"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no frames in %s: %v", dir, err)
+	}
+	frames := make([]HexFrame, 0, len(paths))
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var digits strings.Builder
+		for line := range strings.Lines(string(text)) {
+			bare, _, _ := strings.Cut(line, "#")
+			digits.WriteString(strings.Join(strings.Fields(bare), ""))
+		}
+		data, err := hex.DecodeString(digits.String())
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		frames = append(frames, HexFrame{strings.TrimSuffix(filepath.Base(path), ".hex"), data})
+	}
+	return frames
 }
 
 // Plain returns an untagged IPv4/UDP frame between two numbered hosts, at least 60 bytes long.

@@ -2,14 +2,12 @@ package filter
 
 import (
 	"encoding/binary"
-	"encoding/hex"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"golang.org/x/net/bpf"
 
+	"github.com/csigscope/csigscope/capture/livetest"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay/emitter/emittertest"
@@ -86,28 +84,10 @@ func finds(t testing.TB, cfg decode.Config, frame []byte) bool {
 }
 
 // goldens returns the frames of the decoder's tests, which cover every path through it.
-func goldens(t testing.TB) [][]byte {
+func goldens(t testing.TB) (frames [][]byte) {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join("..", "testdata", "frames", "*.hex"))
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("no frames: %v", err)
-	}
-	var frames [][]byte
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var digits strings.Builder
-		for line := range strings.Lines(string(text)) {
-			bare, _, _ := strings.Cut(line, "#")
-			digits.WriteString(strings.Join(strings.Fields(bare), ""))
-		}
-		frame, err := hex.DecodeString(digits.String())
-		if err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		frames = append(frames, frame)
+	for _, f := range livetest.ReadHex(t, filepath.Join("..", "testdata", "frames")) {
+		frames = append(frames, f.Data)
 	}
 	return frames
 }

@@ -2,7 +2,6 @@ package layers_test
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -10,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/csigscope/csigscope/capture/livetest"
 )
 
 // frames returns the golden frames and the fuzz corpora of package decode.
@@ -24,21 +25,10 @@ func frames(t testing.TB) [][]byte {
 	return all
 }
 
-func goldens(t testing.TB) [][]byte {
+func goldens(t testing.TB) (all [][]byte) {
 	t.Helper()
-	paths := glob(t, "..", "testdata", "frames", "*.hex")
-	all := make([][]byte, 0, len(paths))
-	for _, path := range paths {
-		var digits strings.Builder
-		for line := range strings.Lines(read(t, path)) {
-			bare, _, _ := strings.Cut(line, "#")
-			digits.WriteString(strings.Join(strings.Fields(bare), ""))
-		}
-		frame, err := hex.DecodeString(digits.String())
-		if err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		all = append(all, frame)
+	for _, f := range livetest.ReadHex(t, filepath.Join("..", "testdata", "frames")) {
+		all = append(all, f.Data)
 	}
 	return all
 }

@@ -13,33 +13,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/csigscope/csigscope/capture/livetest"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // fixtures returns the frames of package decode's tests.
-func fixtures(t *testing.T) []capture {
+func fixtures(t *testing.T) (frames []capture) {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join("..", "testdata", "frames", "*.hex"))
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("no frames in the decoder's testdata: %v", err)
-	}
-	frames := make([]capture, 0, len(paths))
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var digits strings.Builder
-		for line := range strings.Lines(string(text)) {
-			bare, _, _ := strings.Cut(line, "#")
-			digits.WriteString(strings.Join(strings.Fields(bare), ""))
-		}
-		frame, err := hex.DecodeString(digits.String())
-		if err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		frames = append(frames, capture{strings.TrimSuffix(filepath.Base(path), ".hex"), frame, len(frame)})
+	for _, f := range livetest.ReadHex(t, filepath.Join("..", "testdata", "frames")) {
+		frames = append(frames, capture{f.Name, f.Data, len(f.Data)})
 	}
 	return frames
 }

@@ -3,14 +3,11 @@ package bpf
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"errors"
 	"maps"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -77,25 +74,8 @@ func loaded(t *testing.T, s *window.Settings, tap window.Tap, keys int) *counter
 func seeds(t *testing.T) (frames [][]byte) {
 	t.Helper()
 	frames = emittertest.EveryEncapsulation(t)
-	paths, err := filepath.Glob("../../../decode/testdata/frames/*.hex")
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("no frames of decode's tests: %v", err)
-	}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var digits strings.Builder
-		for line := range strings.Lines(string(text)) {
-			line, _, _ = strings.Cut(line, "#")
-			digits.WriteString(strings.Join(strings.Fields(line), ""))
-		}
-		frame, err := hex.DecodeString(digits.String())
-		if err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		frames = append(frames, frame)
+	for _, f := range livetest.ReadHex(t, "../../../decode/testdata/frames") {
+		frames = append(frames, f.Data)
 	}
 	return frames
 }
