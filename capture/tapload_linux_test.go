@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -14,16 +13,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/capture/livetest"
 	"github.com/csigscope/csigscope/decode"
-	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/decode/filter"
-	"github.com/csigscope/csigscope/replay/emitter/scenario"
-	"github.com/csigscope/csigscope/replay/emitter/simulation"
+	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 )
 
 // loadEnv is the duration of TestTapLoad's traffic, such as 30s; make bench-tap sets it.
@@ -77,30 +73,13 @@ const mostPending = 256 - decode.MaxObservations
 
 func newPipeline(t *testing.T, packets uint64, blocks int) *pipeline {
 	t.Helper()
-	s, err := scenario.Named("fabric-like")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := emittertest.Named(t, "fabric-like")
 	s.Packets = packets
-	dir := t.TempDir()
-	report, err := simulation.Run(t.Context(), s, dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	spec, err := fabric.Load(filepath.Join(dir, scenario.FabricFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	domain, err := csig.DefaultSpec().Overlay(spec.CSIG).Compile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	resolver, err := fabric.New(spec, domain)
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := emittertest.Run(t, s, t.TempDir())
+	resolver, domain := emittertest.Network(t, report.Fabric)
 	cfg := decode.Config{Domain: domain}
 	p := &pipeline{file: report.Captures[0], obs: make([]decode.Observation, mostPending+decode.MaxObservations)}
+	var err error
 	if p.decoder, err = decode.New(cfg); err != nil {
 		t.Fatal(err)
 	}

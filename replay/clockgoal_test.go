@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 )
 
 // clockGoals lists scenarios in which at least 10,000 packets pass both of two taps, with the
@@ -48,10 +48,7 @@ func TestClockGoals(t *testing.T) {
 		if file == "" && !goal.quick {
 			continue // covered by TestTraceClocks
 		}
-		s, err := scenario.Named(goal.name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := emittertest.Named(t, goal.name)
 		s.Duration, s.SnapLen = goal.duration, 128
 		var list []apart
 		inside, sure, queued, packets := 0, 0, 0, 1<<30

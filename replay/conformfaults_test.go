@@ -14,8 +14,8 @@ import (
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/conform"
 	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
-	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
 // aroundLeaf judges a leaf by the captures of emitLeaf.
@@ -36,10 +36,7 @@ func aroundLeaf(t *testing.T, change func(*scenario.Scenario), judge func(*confo
 // counters.
 func emitLeaf(t *testing.T, change func(*scenario.Scenario)) replay.ConformConfig {
 	t.Helper()
-	s, err := scenario.Named("alltoall")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := emittertest.Named(t, "alltoall")
 	s = s.WithSize(4, 2, 4)
 	s.Duration, s.CaptureUntagged, s.Counters = 200*time.Millisecond, true, []string{"leaf1"}
 	s.Taps = []scenario.Tap{{Name: "in", Before: []string{"leaf1"}}}
@@ -50,11 +47,8 @@ func emitLeaf(t *testing.T, change func(*scenario.Scenario)) replay.ConformConfi
 		change(&s)
 	}
 	dir := t.TempDir()
-	report, err := simulation.Run(t.Context(), s, dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, domain := networkOf(t, &report)
+	report := emittertest.Run(t, s, dir)
+	f, domain := emittertest.Network(t, report.Fabric)
 	cfg := replay.ConformConfig{
 		Judge: conform.Config{Decode: decode.Config{Domain: domain}, Metrics: countersOf(t, report.Counters)}, Before: []string{filepath.Join(dir, "in.pcapng")},
 		Fabric: f,

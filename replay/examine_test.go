@@ -10,31 +10,20 @@ import (
 	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
-	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
-	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
 // examine emits a scenario and examines its captures.
 func examine(t *testing.T, s scenario.Scenario, change func(*replay.ExamineConfig)) *replay.Examined {
 	t.Helper()
-	report, err := simulation.Run(t.Context(), s, t.TempDir(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := emittertest.Run(t, s, t.TempDir())
 	spec, err := fabric.Load(report.Fabric)
 	if err != nil {
 		t.Fatal(err)
 	}
-	domain, err := csig.DefaultSpec().Overlay(spec.CSIG).Compile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := fabric.New(spec, domain)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f, domain := emittertest.Network(t, report.Fabric)
 	cfg := replay.ExamineConfig{
 		Files: report.Captures, Decode: decode.Config{Domain: domain}, Finding: finding.Config{Domain: domain, Locator: f},
 		Windows: window.Settings{Resolver: f, Flows: window.FlowLimits{Top: 100}, UDPRepeat: window.DefaultUDPRepeat},
@@ -86,10 +75,7 @@ func TestFindings(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s, err := scenario.Named("rogue")
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := emittertest.Named(t, "rogue")
 			s.Duration, s.Faults, s.Devices = 800*time.Millisecond, nil, nil
 			if test.name == "stuck" {
 				s.Duration = 4 * time.Second // windows are 1 s long

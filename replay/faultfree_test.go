@@ -12,6 +12,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
@@ -54,10 +55,7 @@ func TestFaultFree(t *testing.T) {
 			for seed := range max(seeds, 1) {
 				t.Run(fmt.Sprint(name, " ", format, " ", seed), func(t *testing.T) {
 					t.Parallel()
-					s, err := scenario.Named(name)
-					if err != nil {
-						t.Fatal(err)
-					}
+					s := emittertest.Named(t, name)
 					s = s.WithLayout(csig.Layout{Format: format, Profile: s.Layout.Profile})
 					if _, err := scenario.Fabric(s); err != nil && format == csig.Compact {
 						t.Skipf("SKIPPED: the fabric does not fit compact tags: %v", err)
@@ -83,10 +81,7 @@ func TestSteadyLoad(t *testing.T) {
 		for name, faults := range map[string][]scenario.Behavior{"steady": nil, "stuck": {left}} {
 			t.Run(fmt.Sprint(name, " ", format), func(t *testing.T) {
 				t.Parallel()
-				s, err := scenario.Named("permutation")
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := emittertest.Named(t, "permutation")
 				s = s.WithLayout(csig.Layout{Format: format, Profile: s.Layout.Profile})
 				s.Locator, s.Duration, s.Faults = "port", 4*time.Second, faults
 				s.Workloads[0].Rate = 950 * scenario.Mbps
@@ -138,10 +133,7 @@ func TestThreeTierFaults(t *testing.T) {
 	} {
 		t.Run(test.kind+" "+test.device, func(t *testing.T) {
 			t.Parallel()
-			s, err := scenario.Named("three-tier")
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := emittertest.Named(t, "three-tier")
 			s.Duration, s.CaptureUntagged = 500*time.Millisecond, true
 			test.change(&s)
 			e := examine(t, s, nil)
@@ -172,10 +164,7 @@ func TestTapInFront(t *testing.T) {
 	} {
 		t.Run(test.fault.Kind, func(t *testing.T) {
 			t.Parallel()
-			s, err := scenario.Named("quickstart")
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := emittertest.Named(t, "quickstart")
 			s.Duration, s.Faults = time.Second, []scenario.Behavior{test.fault}
 			s.Taps = []scenario.Tap{{Name: "in", Before: []string{"leaf3"}}, {Name: "out", Ports: []string{"leaf3:*"}, Offset: time.Millisecond}}
 			list := examine(t, s, nil).Findings

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
@@ -253,10 +254,7 @@ var injections = []injected{
 func TestFaultList(t *testing.T) {
 	listed := map[string]bool{scenario.TagHash: true} // changes paths: TestTagHashPaths
 	for i := range injections {
-		s, err := scenario.Named("ring")
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := emittertest.Named(t, "ring")
 		if change := injections[i].change; change != nil {
 			change(&s)
 		}

@@ -23,8 +23,8 @@ import (
 	"github.com/csigscope/csigscope/decode/conform"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
-	"github.com/csigscope/csigscope/replay/emitter/simulation"
 	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
@@ -51,10 +51,7 @@ type faulty struct {
 func newFaulty(t *testing.T, name string, f *injected, duration time.Duration) *faulty {
 	t.Helper()
 	base, compact := strings.CutSuffix(name, compactTags)
-	s, err := scenario.Named(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := emittertest.Named(t, base)
 	if compact {
 		s = s.WithLayout(csig.Layout{Format: csig.Compact, Profile: csig.UEC050})
 		s.Locator = "port"
@@ -70,29 +67,17 @@ func newFaulty(t *testing.T, name string, f *injected, duration time.Duration) *
 		s.Taps = append(s.Taps, scenario.Tap{Name: "spine1-" + ports[i], Ports: []string{"spine1:" + ports[i]}})
 	}
 	dir := t.TempDir()
-	report, err := simulation.Run(t.Context(), s, dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	spec, err := fabric.Load(report.Fabric)
-	if err != nil {
-		t.Fatal(err)
-	}
-	domain, err := csig.DefaultSpec().Overlay(spec.CSIG).Compile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := emittertest.Run(t, s, dir)
+	network, domain := emittertest.Network(t, report.Fabric)
 	out := &faulty{
-		places: map[string]finding.Place{"senders": finding.Sender},
-		in:     filepath.Join(dir, "into-spine1.pcapng"), senders: filepath.Join(dir, "senders.pcapng"),
-	}
-	if out.fabric, err = fabric.New(spec, domain); err != nil {
-		t.Fatal(err)
+		fabric: network, places: map[string]finding.Place{"senders": finding.Sender},
+		in: filepath.Join(dir, "into-spine1.pcapng"), senders: filepath.Join(dir, "senders.pcapng"),
 	}
 	for _, p := range ports {
 		out.out = append(out.out, replay.PortCapture{Port: "spine1:" + p, Path: filepath.Join(dir, "spine1-"+p+".pcapng")})
 	}
-	out.Decode, out.Finding = decode.Config{Domain: domain}, finding.Config{Domain: domain, Locator: out.fabric}
+	out.Decode, out.Finding = decode.Config{Domain: domain}, finding.Config{Domain: domain, Locator: network}
+	var err error
 	if out.racks, err = filepath.Glob(filepath.Join(dir, "rack*.pcapng")); err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
@@ -33,21 +34,15 @@ type recording struct {
 // record emits the quickstart scenario.
 func record(t *testing.T, change func(*scenario.Scenario)) recording {
 	t.Helper()
-	report, err := simulation.Run(t.Context(), recorded(t, change), t.TempDir(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, domain := networkOf(t, &report)
+	report := emittertest.Run(t, recorded(t, change), t.TempDir())
+	f, domain := emittertest.Network(t, report.Fabric)
 	return recording{report.Captures, f, domain, report}
 }
 
 // recorded returns the scenario that record emits.
 func recorded(t *testing.T, change func(*scenario.Scenario)) scenario.Scenario {
 	t.Helper()
-	s, err := scenario.Named("quickstart")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := emittertest.Named(t, "quickstart")
 	s.TagEvery, s.RepeatAckEvery = 2, 3
 	s.Duration = 2500 * time.Millisecond
 	change(&s)
@@ -75,7 +70,7 @@ func shared(t *testing.T, change func(*scenario.Scenario)) recording {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, domain := networkOf(t, &report)
+	f, domain := emittertest.Network(t, report.Fabric)
 	return recording{slices.Clone(report.Captures), f, domain, report}
 }
 
@@ -93,24 +88,6 @@ func emitOnce(s scenario.Scenario) func() (simulation.Report, error) {
 	})
 	recordings.made = append(recordings.made, sharedRecording{s, emit})
 	return emit
-}
-
-// networkOf returns the emitted fabric and its CSIG domain.
-func networkOf(t *testing.T, report *simulation.Report) (*fabric.Fabric, *csig.Domain) {
-	t.Helper()
-	spec, err := fabric.Load(report.Fabric)
-	if err != nil {
-		t.Fatal(err)
-	}
-	domain, err := csig.DefaultSpec().Overlay(spec.CSIG).Compile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := fabric.New(spec, domain)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f, domain
 }
 
 // classic puts all taps into one classic pcap file, which is split into chunks.

@@ -12,8 +12,8 @@ import (
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
-	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
 // TestWrongLayouts reads tags of each layout as every other layout. The only finding must be the
@@ -24,10 +24,7 @@ func TestWrongLayouts(t *testing.T) {
 	for i := range csig.NumLayouts {
 		is := csig.LayoutAt(i)
 		s := layoutScenario(t, is)
-		report, err := simulation.Run(t.Context(), s, t.TempDir(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		report := emittertest.Run(t, s, t.TempDir())
 		for k := range csig.NumLayouts {
 			as := csig.LayoutAt(k)
 			for _, both := range []bool{false, true} {
@@ -64,10 +61,7 @@ func TestWrongLayouts(t *testing.T) {
 
 func layoutScenario(t *testing.T, l csig.Layout) scenario.Scenario {
 	t.Helper()
-	s, err := scenario.Named("alltoall")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := emittertest.Named(t, "alltoall")
 	s.Duration = 100 * time.Millisecond
 	return s.WithLayout(l)
 }

@@ -16,29 +16,23 @@ import (
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
-	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
 // traced returns the hops between two taps, into leaf1 and into leaf2. The second tap's clock
 // differs.
 func traced(t *testing.T, name string, offset time.Duration, ppb int64, jitter time.Duration) []replay.Hop {
 	t.Helper()
-	s, err := scenario.Named(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := emittertest.Named(t, name)
 	s.Duration, s.CaptureUntagged = time.Second, true
 	s.Taps = []scenario.Tap{
 		{Name: "a", Before: []string{"leaf1"}},
 		{Name: "b", Before: []string{"leaf2"}, Offset: offset, Drift: ppb, Jitter: jitter},
 	}
 	dir := t.TempDir()
-	report, err := simulation.Run(t.Context(), s, dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, domain := networkOf(t, &report)
+	report := emittertest.Run(t, s, dir)
+	_, domain := emittertest.Network(t, report.Fabric)
 	cfg := replay.TraceConfig{
 		Files:  []string{filepath.Join(dir, "a.pcapng"), filepath.Join(dir, "b.pcapng")},
 		Decode: decode.Config{Domain: domain}, Error: jitter,

@@ -13,6 +13,7 @@ import (
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
@@ -30,10 +31,7 @@ type climb struct {
 
 func newClimb(t *testing.T, layout csig.Layout, exact bool) *climb {
 	t.Helper()
-	s, err := scenario.Named("three-tier")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := emittertest.Named(t, "three-tier")
 	c := &climb{scenario: s.WithLayout(layout), ports: map[string][]string{}}
 	spec, err := scenario.Fabric(c.scenario)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
-	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
 // tracedEnv requests all seeds and names a file for the results; make accuracy sets it.
@@ -42,10 +42,7 @@ type apart struct {
 // twoRacks returns two racks of two hosts with traffic between all hosts, for a short time.
 func twoRacks(t *testing.T) scenario.Scenario {
 	t.Helper()
-	s, err := scenario.Named("alltoall")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := emittertest.Named(t, "alltoall")
 	s = s.WithSize(2, 2, 2)
 	s.Duration, s.SnapLen = 400*time.Millisecond, 96
 	return s
@@ -64,11 +61,8 @@ func clocksOf(t *testing.T, s scenario.Scenario, taps []scenario.Tap, seed uint6
 	}
 	s.Taps[1].Offset = time.Duration(rng.Int64N(int64(10*time.Millisecond))) - 5*time.Millisecond
 	s.Taps[1].Drift = rng.Int64N(100_000) - 50_000
-	report, err := simulation.Run(t.Context(), s, t.TempDir(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, domain := networkOf(t, &report)
+	report := emittertest.Run(t, s, t.TempDir())
+	_, domain := emittertest.Network(t, report.Fabric)
 	traced, err := replay.Trace(t.Context(), replay.TraceConfig{Files: report.Captures, Decode: decode.Config{Domain: domain}, Error: jitter})
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
@@ -22,10 +23,7 @@ import (
 func incast(t *testing.T, faults ...scenario.Behavior) (recording, finding.Config) {
 	t.Helper()
 	rec := record(t, func(s *scenario.Scenario) {
-		named, err := scenario.Named("incast")
-		if err != nil {
-			t.Fatal(err)
-		}
+		named := emittertest.Named(t, "incast")
 		*s = named
 		s.Duration, s.Faults = 7*time.Second, faults
 		classic(s)
@@ -250,10 +248,7 @@ func TestWatchedSilent(t *testing.T) {
 		for seed := range seeds {
 			t.Run(fmt.Sprint(name, " ", seed), func(t *testing.T) {
 				rec := record(t, func(s *scenario.Scenario) {
-					named, err := scenario.Named(name)
-					if err != nil {
-						t.Fatal(err)
-					}
+					named := emittertest.Named(t, name)
 					*s = named
 					s.Seed, s.Duration, s.Faults = seed+1, 6*time.Second, nil
 					s.Classic = true

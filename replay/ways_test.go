@@ -17,6 +17,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
@@ -24,10 +25,7 @@ import (
 // tag: behind a leaf that strips tags none has one.
 func TestWays(t *testing.T) {
 	t.Parallel()
-	s, err := scenario.Named("rogue")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := emittertest.Named(t, "rogue")
 	s.Duration, s.Faults, s.CaptureUntagged, s.TagEvery = 400*time.Millisecond, nil, true, 1
 	s.Devices = []scenario.Behavior{{Match: "leaf2", Kind: "strip"}}
 	e := examine(t, s, func(c *replay.ExamineConfig) { c.Group = c.Finding.Locator.(*fabric.Fabric).Group })
@@ -49,10 +47,7 @@ func TestWays(t *testing.T) {
 	if stripped < 1000 || whole < 1000 {
 		t.Errorf("%d packets without a tag, %d with one", stripped, whole)
 	}
-	reflecting, err := scenario.Named("pony")
-	if err != nil {
-		t.Fatal(err)
-	}
+	reflecting := emittertest.Named(t, "pony")
 	reflecting.Duration = 200 * time.Millisecond
 	e = examine(t, reflecting, func(c *replay.ExamineConfig) { c.Group = c.Finding.Locator.(*fabric.Fabric).Group })
 	sum := uint64(0)
@@ -68,10 +63,7 @@ func TestWays(t *testing.T) {
 // Ethernet, those of untagged packets included.
 func TestExaminedLinks(t *testing.T) {
 	t.Parallel()
-	s, err := scenario.Named("rogue")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := emittertest.Named(t, "rogue")
 	s.Duration, s.Faults, s.CaptureUntagged, s.TagEvery = 400*time.Millisecond, nil, true, 1
 	s.Devices = []scenario.Behavior{{Match: "spine1", Kind: "strip"}}
 	var cfg replay.ExamineConfig

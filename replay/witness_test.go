@@ -17,6 +17,7 @@ import (
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
@@ -31,7 +32,7 @@ func witnessed(s *scenario.Scenario) {
 // fabric file says which of them only show the paths of flows.
 func (rec *recording) witnesses(t *testing.T, sink *blocks, keep func(name string) bool) (replay.Config, *fabric.Fabric) {
 	t.Helper()
-	f, _ := networkOf(t, &rec.report)
+	f, _ := emittertest.Network(t, rec.report.Fabric)
 	cfg := rec.config(sink)
 	cfg.Resolver, cfg.ChunkBytes, cfg.Files = f, 64<<10, nil
 	for _, path := range rec.files {

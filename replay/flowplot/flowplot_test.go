@@ -12,23 +12,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csigscope/csigscope/replay/emitter/scenario"
-	"github.com/csigscope/csigscope/replay/emitter/simulation"
+	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
 func readRun(t *testing.T, name string) *Run {
 	t.Helper()
-	s, err := scenario.Named(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := emittertest.Named(t, name)
 	s.Duration = 6 * time.Millisecond
 	dir := t.TempDir()
-	report, err := simulation.Run(t.Context(), s, dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := emittertest.Run(t, s, dir)
 	r, err := Read(dir, report.Captures)
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -35,7 +34,6 @@ import (
 	"github.com/csigscope/csigscope/ingest/local/taps"
 	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
-	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -194,39 +192,20 @@ func same(t *testing.T, ring, kernel *reading, starts bool) {
 // emitted are frames of a built-in scenario, and the settings for them.
 func emitted(t *testing.T, name string, format csig.Format, most int) (frames [][]byte, s window.Settings) {
 	t.Helper()
-	sc, err := scenario.Named(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sc := emittertest.Named(t, name)
 	sc = sc.WithLayout(csig.Layout{Format: format, Profile: csig.UEC050})
 	sc.Duration, sc.Packets = min(sc.Duration, 200*time.Millisecond), min(sc.Packets, 20_000)
-	dir := t.TempDir()
-	report, err := simulation.Run(t.Context(), sc, dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := emittertest.Run(t, sc, t.TempDir())
 	for _, path := range report.Captures {
 		list := livetest.Read(t, path)
 		frames = append(frames, list[:min(len(list), most/len(report.Captures)+1)]...)
 	}
 	frames = slices.DeleteFunc(frames, func(f []byte) bool { return len(f) < 14 || len(f) > 9000 })
-	spec, err := fabric.Load(filepath.Join(dir, scenario.FabricFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	domain, err := csig.DefaultSpec().Overlay(spec.CSIG).Compile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	f, domain := emittertest.Network(t, report.Fabric)
 	s = window.Settings{
-		Decode: decode.Config{Domain: domain}, Epoch: 1,
+		Decode: decode.Config{Domain: domain}, Resolver: f, Epoch: 1,
 		Resolutions: []time.Duration{10 * time.Millisecond, time.Second, time.Minute},
 	}
-	f, err := fabric.New(spec, domain)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Resolver = f
 	if err := bpf.Check(&s, window.TapAt("receiver", 1)); errors.Is(err, bpf.ErrUnsupported) {
 		t.Logf("%s: without its fabric file: %v", name, err)
 		s.Resolver = fabric.None(domain)

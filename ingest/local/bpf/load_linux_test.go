@@ -29,8 +29,7 @@ import (
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/ingest/local/taps"
-	"github.com/csigscope/csigscope/replay/emitter/scenario"
-	"github.com/csigscope/csigscope/replay/emitter/simulation"
+	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 )
 
 // loadEnv is how long TestLoad sends in each of its runs, such as 5s; make bench-tap sets it.
@@ -123,29 +122,11 @@ func attachEmpty(t *testing.T) (detach func()) {
 // loadOf returns a capture to send, and settings for it.
 func loadOf(t *testing.T, format csig.Format, packets uint64) (file string, s window.Settings) {
 	t.Helper()
-	sc, err := scenario.Named("fabric-like")
-	if err != nil {
-		t.Fatal(err)
-	}
+	sc := emittertest.Named(t, "fabric-like")
 	sc.Packets = packets
 	sc = sc.WithLayout(csig.Layout{Format: format, Profile: csig.UEC050})
-	dir := t.TempDir()
-	report, err := simulation.Run(t.Context(), sc, dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	spec, err := fabric.Load(filepath.Join(dir, scenario.FabricFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	domain, err := csig.DefaultSpec().Overlay(spec.CSIG).Compile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := fabric.New(spec, domain)
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := emittertest.Run(t, sc, t.TempDir())
+	f, domain := emittertest.Network(t, report.Fabric)
 	return report.Captures[0], window.Settings{
 		Decode: decode.Config{Domain: domain}, Resolver: f, Epoch: 1, Resolutions: []time.Duration{time.Second, time.Minute},
 	}

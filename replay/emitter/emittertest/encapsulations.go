@@ -1,5 +1,3 @@
-// Package emittertest provides emitted frames for tests of packages that read them. It knows
-// scenarios of the emitter. It must never know what the tests check.
 package emittertest
 
 import (
@@ -9,7 +7,6 @@ import (
 
 	"github.com/csigscope/csigscope/capture/livetest"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
-	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
 // EveryEncapsulation returns whole frames of every encapsulation of the emitter, between hosts and
@@ -36,10 +33,7 @@ func EveryEncapsulation(t testing.TB) [][]byte {
 			}
 		}
 	}
-	r, err := simulation.Run(t.Context(), s, t.TempDir(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := Run(t, s, t.TempDir())
 	var frames [][]byte
 	for _, path := range r.Captures {
 		frames = append(frames, livetest.Read(t, path)...)

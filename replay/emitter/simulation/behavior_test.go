@@ -271,10 +271,7 @@ func TestBehaviorErrors(t *testing.T) {
 
 // Figure 5 of draft -01, hop by hop: the tag's value after each port.
 func TestLifeOfAPacket(t *testing.T) {
-	s, err := scenario.Named("figure5")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := named(t, "figure5")
 	m := prepare(t, s)
 	path := []string{"tor1:up1", "agg1-1:up1", "core1:down2", "agg2-1:down1", "tor2:down1"}
 	want := map[csig.Signal][]struct {

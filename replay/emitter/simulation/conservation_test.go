@@ -14,10 +14,7 @@ var ownScenarios = []string{"three-tier", "mixed-generations", "figure5", "rogue
 // Packets sent = delivered + dropped + in flight, for each flow, whatever devices do.
 func TestEveryFabricConservesPackets(t *testing.T) {
 	for _, name := range ownScenarios {
-		s, err := scenario.Named(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := named(t, name)
 		s.Packets = 20_000
 		m := prepare(t, s)
 		finishRun(t, m)
@@ -39,10 +36,7 @@ func TestEveryFabricConservesPackets(t *testing.T) {
 func TestPortsOfEveryFabricKeepTheirSpeed(t *testing.T) {
 	long(t)
 	for _, name := range ownScenarios {
-		s, err := scenario.Named(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := named(t, name)
 		s.Duration, s.Window = 700*time.Millisecond, 50*time.Millisecond
 		r, _ := run(t, s)
 		file := readTruth(t, r.Truth)
@@ -65,10 +59,7 @@ func TestPortsOfEveryFabricKeepTheirSpeed(t *testing.T) {
 // 5.2): flows must have the same paths with and without tags, and whatever devices do to the tags.
 func TestPathsDoNotDependOnTags(t *testing.T) {
 	paths := func(tagEvery int, faults ...scenario.Behavior) (list [][2][]string) {
-		s, err := scenario.Named("three-tier")
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := named(t, "three-tier")
 		s.Duration, s.TagEvery, s.Faults = 20*time.Millisecond, tagEvery, faults
 		r, _ := run(t, s)
 		for _, f := range readTruth(t, r.Truth).flows {

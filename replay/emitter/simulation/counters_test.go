@@ -14,10 +14,7 @@ import (
 // TestCounters checks that the file has only the matched ports, with a line whenever the quantized
 // value of a signal changes, and an empty value while the port has no metric.
 func TestCounters(t *testing.T) {
-	s, err := scenario.Named("ring")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := named(t, "ring")
 	s.Duration, s.Counters = 300*time.Millisecond, []string{"leaf3:up*"}
 	s.Faults = []scenario.Behavior{{Match: "leaf3:up2", Kind: scenario.MissingMetric, Signals: []string{"max_delay"}}}
 	r, _ := run(t, s)
@@ -69,10 +66,7 @@ func TestCounters(t *testing.T) {
 
 // TestQuantized checks that the value written for a code is quantized to the same code.
 func TestQuantized(t *testing.T) {
-	s, err := scenario.Named("ring")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := named(t, "ring")
 	for _, layout := range []csig.Layout{{Format: csig.Wide, Profile: csig.UEC050}, {Format: csig.Compact, Profile: csig.IETF01}, {Format: csig.Compact, Profile: csig.UEC050}} {
 		s := s.WithLayout(layout).WithDefaults()
 		signals, err := scenario.NewSignals(&s, topologyOf(t, &s), scenarioDomain(t, &s))
@@ -117,10 +111,7 @@ func TestRefused(t *testing.T) {
 			s.Faults = []scenario.Behavior{{Match: "leaf1", Kind: scenario.TagHash, Start: time.Millisecond}}
 		},
 	} {
-		s, err := scenario.Named("ring")
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := named(t, "ring")
 		s.Duration = 10 * time.Millisecond
 		change(&s)
 		if _, err := Run(t.Context(), s, t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), want) {

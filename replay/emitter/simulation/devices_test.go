@@ -58,10 +58,7 @@ func TestSoftwareRenewsItsValuesSlowly(t *testing.T) {
 // Both directions of Figure 5: the sender receives the tag as it arrived at the receiver (section
 // 4.3.2).
 func TestFigure5IsReflected(t *testing.T) {
-	s, err := scenario.Named("figure5")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := named(t, "figure5")
 	r, dir := run(t, s)
 	domain := domainOf(t, dir)
 	want := map[csig.Signal]string{csig.MinABW: "20Gbps", csig.MinABWRatio: "12.5%", csig.MaxDelay: "18us"}
@@ -113,10 +110,7 @@ func TestFailOpenLosesNothing(t *testing.T) {
 // Same seed, same bytes, with every kind of behavior.
 func TestFaultsAreReproducible(t *testing.T) {
 	for _, name := range []string{"rogue", "trimming"} {
-		s, err := scenario.Named(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := named(t, name)
 		s.Duration = 1200 * time.Millisecond
 		_, first := run(t, s)
 		_, second := run(t, s)
@@ -132,16 +126,5 @@ func TestUnfaithfulStateDoesNotAllocate(t *testing.T) {
 	s.Duration, s.Window, s.TrimBuffer, s.ABW = time.Minute, time.Minute, 8<<10, scenario.DRE
 	s.Devices = []scenario.Behavior{{Match: "leaf1", Kind: scenario.Software}, {Match: "spine1", Kind: scenario.PassThrough}}
 	s.Faults = []scenario.Behavior{{Match: "leaf2", Kind: scenario.WrongLM}, {Match: "spine2", Kind: scenario.Insert, OneIn: 5}, {Match: "leaf3", Kind: scenario.Reset}}
-	m := prepare(t, s)
-	steps := func(n int) {
-		for range n {
-			if more, err := m.step(); err != nil || !more {
-				t.Fatal(more, err)
-			}
-		}
-	}
-	steps(300_000)
-	if n := testing.AllocsPerRun(10, func() { steps(10_000) }); n != 0 {
-		t.Errorf("%v allocations in 10000 events", n)
-	}
+	doesNotAllocate(t, s, 300_000)
 }

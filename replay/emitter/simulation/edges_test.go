@@ -74,10 +74,7 @@ func TestDiscardNeedsStrippingBeforeIt(t *testing.T) {
 	if n := discards(scenario.Behavior{Match: "leaf2", Kind: scenario.Discard}, scenario.Behavior{Match: "spine*", Peer: "leaf2", Kind: scenario.Strip}); n != 0 {
 		t.Errorf("%d tagged packets were discarded behind ports that strip", n)
 	}
-	s, err := scenario.Named("partial-deployment")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := named(t, "partial-deployment")
 	s.Duration = time.Second
 	r, _ := run(t, s)
 	if n := total(readTruth(t, r.Truth), func(p truth.Port) uint64 { return p.Discards }); n != 0 {
@@ -195,10 +192,7 @@ func TestTruthOfFaultsAgreesWithCaptures(t *testing.T) {
 		}},
 	} {
 		name := tt.name
-		s, err := scenario.Named(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := named(t, name)
 		if tt.change != nil {
 			tt.change(&s)
 		}
@@ -285,10 +279,7 @@ func TestTruthOfFaultsAgreesWithCaptures(t *testing.T) {
 
 // The truth names every fault with its device, port and time.
 func TestTruthNamesFaults(t *testing.T) {
-	s, err := scenario.Named("rogue")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := named(t, "rogue")
 	s.Packets = 1000
 	r, _ := run(t, s)
 	kinds := map[string]bool{}

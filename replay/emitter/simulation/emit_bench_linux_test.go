@@ -36,10 +36,7 @@ func BenchmarkEmit(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-			s, err := scenario.Named("fabric-like")
-			if err != nil {
-				b.Fatal(err)
-			}
+			s := named(b, "fabric-like")
 			c.change(&s)
 			s.Packets = 500_000
 			var rates []float64

@@ -134,10 +134,7 @@ func TestScenariosTakeEncapsulations(t *testing.T) {
 	next, rows := 0, everyEncap()
 	for _, name := range scenario.Names() {
 		for range 2 {
-			s, err := scenario.Named(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := named(t, name)
 			row := rows[next%len(rows)]
 			s.Encap, s.IP, s.Underlay = row.encap, 4+2*(next%2), 4+2*(next/2%2)
 			if !row.outer && next%3 == 0 {

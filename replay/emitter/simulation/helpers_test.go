@@ -33,6 +33,16 @@ func tiny() scenario.Scenario {
 	}
 }
 
+// named returns a built-in scenario.
+func named(t testing.TB, name string) scenario.Scenario {
+	t.Helper()
+	s, err := scenario.Named(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // run writes the scenario's output to a new folder.
 func run(t testing.TB, s scenario.Scenario) (Report, string) {
 	t.Helper()
@@ -81,6 +91,23 @@ func finishRun(t testing.TB, m *sim) {
 	t.Helper()
 	if err := m.run(context.Background(), func(float64, uint64) {}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// doesNotAllocate checks that a scenario's events allocate nothing after the first ones.
+func doesNotAllocate(t *testing.T, s scenario.Scenario, first int) {
+	t.Helper()
+	m := prepare(t, s)
+	steps := func(n int) {
+		for range n {
+			if more, err := m.step(); err != nil || !more {
+				t.Fatal(more, err)
+			}
+		}
+	}
+	steps(first)
+	if n := testing.AllocsPerRun(10, func() { steps(10_000) }); n != 0 {
+		t.Errorf("%v allocations in 10000 events", n)
 	}
 }
 

@@ -16,10 +16,7 @@ import (
 // Locator metadata with device, port and time to live (section 5.5.2): the TTL gives the hop, the
 // other fields its port.
 func TestLocatorWithTTL(t *testing.T) {
-	s, err := scenario.Named("three-tier")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := named(t, "three-tier")
 	s.Duration, s.Locator = 200*time.Millisecond, "custom"
 	s.Fields = []csig.FieldSpec{{Field: "ttl", Bits: 7}, {Field: "device_id", Bits: 5}, {Field: "port_id", Bits: 3}}
 	m := prepare(t, s)
@@ -49,10 +46,7 @@ func TestLocatorWithTTL(t *testing.T) {
 // and no others.
 func TestTTLGivesTheHop(t *testing.T) {
 	for _, bits := range []uint8{7, 8} {
-		s, err := scenario.Named("three-tier")
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := named(t, "three-tier")
 		s.Duration, s.Locator = 100*time.Millisecond, "custom"
 		s.Fields = []csig.FieldSpec{{Field: "ttl", Bits: bits}}
 		m := prepare(t, s)

@@ -160,10 +160,7 @@ func TestECNIsOnTheWire(t *testing.T) {
 // have a ratio of about 5:1 with the round trip, and about 2.3:1 with max(PD).
 func TestFairnessIsThatOfTheSlides(t *testing.T) {
 	ratio := func(name string, seed uint64) float64 {
-		s, err := scenario.Named(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := named(t, name)
 		s.Seed = seed
 		m := prepare(t, s)
 		var before [3]uint64
@@ -173,6 +170,7 @@ func TestFairnessIsThatOfTheSlides(t *testing.T) {
 					before[i] = m.flows[i].delivered
 				}
 			}
+			var err error
 			if more, err = m.step(); err != nil {
 				t.Fatal(err)
 			}
@@ -199,10 +197,7 @@ func TestNSCCErrors(t *testing.T) {
 		"target":         func(s *scenario.Scenario) { s.NSCC.Target = -1 },
 		"timeout":        func(s *scenario.Scenario) { s.NSCC.Timeout = time.Hour },
 	} {
-		s, err := scenario.Named("fairness")
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := named(t, "fairness")
 		change(&s)
 		if err := s.Check(); err == nil {
 			t.Errorf("%s: no error", name)

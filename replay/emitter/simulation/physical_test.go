@@ -139,10 +139,7 @@ func (w *portWatch) check(t *testing.T, m *sim, lines []truth.Physical) {
 // A stuck meter must change the tags but not the physical truth.
 func TestPhysicalTruthShowsWrongMeters(t *testing.T) {
 	bottlenecks := func(faults ...scenario.Behavior) (said, physical string, value float64) {
-		s, err := scenario.Named("incast")
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := named(t, "incast")
 		s.Duration, s.Faults = 3*time.Second, faults
 		r, _ := run(t, s)
 		file := readTruth(t, r.Truth)

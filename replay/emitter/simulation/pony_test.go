@@ -10,7 +10,6 @@ import (
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
 
-	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -39,15 +38,7 @@ func TestPonyReflectsWhatTheDecoderReads(t *testing.T) {
 					want[decode.Reflection] += c.Observations
 				}
 			}
-			spec, err := fabric.Load(r.Fabric)
-			if err != nil {
-				t.Fatal(err)
-			}
-			domain, err := csig.DefaultSpec().Overlay(spec.CSIG).Compile()
-			if err != nil {
-				t.Fatal(err)
-			}
-			d, err := decode.New(decode.Config{Domain: domain})
+			d, err := decode.New(decode.Config{Domain: domainOf(t, dir)})
 			if err != nil {
 				t.Fatal(err)
 			}

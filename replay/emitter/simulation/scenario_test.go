@@ -19,10 +19,7 @@ func TestNamedScenariosRun(t *testing.T) {
 	for _, name := range scenario.Names() {
 		for _, layout := range []csig.Layout{wideUEC, compactIETF} {
 			t.Run(name+" "+layout.String(), func(t *testing.T) {
-				s, err := scenario.Named(name)
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := named(t, name)
 				s = s.WithLayout(layout)
 				s.Packets = 2000
 				r, _ := run(t, s)
@@ -42,10 +39,7 @@ func TestNamedScenariosRun(t *testing.T) {
 
 // The reference file for quoted speeds has enough packets per partial and the promised length.
 func TestFabricLikeIsFabricLike(t *testing.T) {
-	s, err := scenario.Named("fabric-like")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := named(t, "fabric-like")
 	s.Packets = 400_000
 	r, _ := run(t, s)
 	if length := float64(r.CapturedBytes) / float64(r.Captured); length < 103 || length > 106 {
@@ -192,10 +186,7 @@ func TestScenariosTakeOtherSizes(t *testing.T) {
 	long(t)
 	sizes := []struct{ leaves, spines, hosts int }{{0, 0, 0}, {8, 0, 8}, {3, 2, 2}, {32, 8, 1}}
 	for _, name := range scenario.Names() {
-		original, err := scenario.Named(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		original := named(t, name)
 		for _, size := range sizes {
 			s := original.WithSize(size.leaves, size.spines, size.hosts)
 			s.Packets = 500

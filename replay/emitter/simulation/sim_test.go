@@ -106,18 +106,7 @@ func TestHashSpreadsFlows(t *testing.T) {
 func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	s := tiny()
 	s.Duration, s.Window = time.Minute, time.Minute
-	m := prepare(t, s)
-	steps := func(n int) {
-		for range n {
-			if more, err := m.step(); err != nil || !more {
-				t.Fatal(more, err)
-			}
-		}
-	}
-	steps(100_000)
-	if n := testing.AllocsPerRun(10, func() { steps(10_000) }); n != 0 {
-		t.Errorf("%v allocations in 10000 events", n)
-	}
+	doesNotAllocate(t, s, 100_000)
 }
 
 func TestRunEndsWithItsContext(t *testing.T) {
@@ -150,10 +139,7 @@ func TestPacketLimit(t *testing.T) {
 func BenchmarkRun(b *testing.B) {
 	for _, name := range []string{"demo", "fabric-like", "worst-case"} {
 		b.Run(name, func(b *testing.B) {
-			s, err := scenario.Named(name)
-			if err != nil {
-				b.Fatal(err)
-			}
+			s := named(b, name)
 			s.Packets = 500_000
 			b.ReportAllocs()
 			var captured, sent uint64

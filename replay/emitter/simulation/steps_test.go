@@ -159,16 +159,5 @@ func TestReactingSendersDoNotAllocate(t *testing.T) {
 		{Kind: scenario.Tree, Rate: 5 * scenario.Mbps, Period: 100 * time.Millisecond, Burst: 50 * time.Millisecond, Jitter: 10 * time.Millisecond},
 		{Kind: scenario.Probes, Interval: time.Millisecond},
 	}
-	m := prepare(t, s)
-	steps := func(n int) {
-		for range n {
-			if more, err := m.step(); err != nil || !more {
-				t.Fatal(more, err)
-			}
-		}
-	}
-	steps(300_000)
-	if n := testing.AllocsPerRun(10, func() { steps(10_000) }); n != 0 {
-		t.Errorf("%v allocations in 10000 events", n)
-	}
+	doesNotAllocate(t, s, 300_000)
 }

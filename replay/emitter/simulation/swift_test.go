@@ -143,10 +143,7 @@ func TestControlledSendersKeepToTheirLink(t *testing.T) {
 
 // After a loss of everything in flight, a timeout lets the sender continue.
 func TestTimeoutEndsASilence(t *testing.T) {
-	s, err := scenario.Named("fairness-swift")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := named(t, "fairness-swift")
 	s.BufferBytes, s.Duration, s.Swift.Target = 16<<10, 5*time.Millisecond, time.Millisecond
 	m := prepare(t, s)
 	finishRun(t, m)
@@ -164,10 +161,7 @@ func TestTimeoutEndsASilence(t *testing.T) {
 // react to the sum.
 func TestMaxPDIsFairerThanTheRoundTrip(t *testing.T) {
 	ratio := func(name string) float64 {
-		s, err := scenario.Named(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := named(t, name)
 		s.Duration = 20 * time.Millisecond
 		m := prepare(t, s)
 		finishRun(t, m)
@@ -196,10 +190,7 @@ func TestSwiftErrors(t *testing.T) {
 		"no tags":     func(s *scenario.Scenario) { s.Workloads[0].TagEvery = -1 },
 		"no acks":     func(s *scenario.Scenario) { s.Workloads[0].AckEvery = -1 },
 	} {
-		s, err := scenario.Named("fairness-swift")
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := named(t, "fairness-swift")
 		change(&s)
 		if err := s.Check(); err == nil {
 			t.Errorf("%s: no error", name)

@@ -247,10 +247,7 @@ func TestCompressedCapturesAreTheSame(t *testing.T) {
 // TestRunsRepeat checks that equal scenarios give equal files, including the taps' errors.
 func TestRunsRepeat(t *testing.T) {
 	for _, name := range []string{"noisy-taps", "overlay", "mirrors"} {
-		s, err := scenario.Named(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := named(t, name)
 		s.Duration = 200 * time.Millisecond
 		one, first := run(t, s)
 		_, second := run(t, s)
@@ -375,16 +372,5 @@ func TestTapsDoNotAllocate(t *testing.T) {
 		{Racks: true, Jitter: time.Microsecond, Loss: 1000, Duplicate: 100_000, Reorder: 100_000},
 		{Name: "mirror", After: []string{"spine*"}, ERSPAN: 3},
 	}
-	m := prepare(t, s)
-	steps := func(n int) {
-		for range n {
-			if more, err := m.step(); err != nil || !more {
-				t.Fatal(more, err)
-			}
-		}
-	}
-	steps(100_000)
-	if n := testing.AllocsPerRun(10, func() { steps(10_000) }); n != 0 {
-		t.Errorf("%v allocations in 10000 events", n)
-	}
+	doesNotAllocate(t, s, 100_000)
 }

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 	"github.com/csigscope/csigscope/replay/emitter/truth"
@@ -36,14 +35,7 @@ type cellCount struct {
 // recount decodes the frames without any knowledge of the simulator.
 func recount(t *testing.T, s *scenario.Scenario, dir string) (map[cellKey]cellCount, uint64) {
 	t.Helper()
-	spec, err := fabric.Load(filepath.Join(dir, scenario.FabricFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	domain, err := csig.DefaultSpec().Overlay(spec.CSIG).Compile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	domain := domainOf(t, dir)
 	counts := map[cellKey]cellCount{}
 	add := func(c *captured, tag *csig.Tag, source string, src, dst byte) {
 		table := domain.Table(s.Layout, tag.T)
@@ -172,10 +164,7 @@ func most(ports map[string]uint64) string {
 }
 
 func TestIncastCongestsTheReceiver(t *testing.T) {
-	s, err := scenario.Named("incast")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := named(t, "incast")
 	s.Duration = 3 * time.Second
 	r, _ := run(t, s)
 	file := readTruth(t, r.Truth)
@@ -198,10 +187,7 @@ func TestIncastCongestsTheReceiver(t *testing.T) {
 func TestSlowLinksAreTheBottleneck(t *testing.T) {
 	long(t)
 	for name, rack := range map[string]string{"demo": "5", "ring": "2"} {
-		s, err := scenario.Named(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := named(t, name)
 		s.Duration = 3 * time.Second
 		r, _ := run(t, s)
 		file := readTruth(t, r.Truth)
