@@ -59,11 +59,17 @@ type chunkResult struct {
 	damage  DamageError
 }
 
-func readChunk(t *testing.T, path string, c Chunk, opts Options) (result chunkResult) {
+func readChunk(t *testing.T, path string, c Chunk, opts Options) chunkResult {
+	t.Helper()
 	r, err := OpenChunk(path, c, opts)
 	if err != nil {
 		return chunkResult{err: err}
 	}
+	return readToEnd(t, r)
+}
+
+func readToEnd(t *testing.T, r *Reader) (result chunkResult) {
+	t.Helper()
 	defer func() { _ = r.Close() }() // only read from
 	result.packets, result.err = drainDescribed(t, r, -1)
 	if d := r.Damage(); d != nil {
@@ -91,18 +97,13 @@ func joinChunks(results []chunkResult) (all chunkResult) {
 }
 
 // readWhole reads a file with one reader.
-func readWhole(t *testing.T, path string, opts Options) (result chunkResult) {
+func readWhole(t *testing.T, path string, opts Options) chunkResult {
 	t.Helper()
 	r, err := Open(path, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = r.Close() }() // only read from
-	result.packets, result.err = drainDescribed(t, r, -1)
-	if d := r.Damage(); d != nil {
-		result.damage = *d
-	}
-	return result
+	return readToEnd(t, r)
 }
 
 // sameAsWhole wants that the chunks of a file give what one reader does, in whatever order

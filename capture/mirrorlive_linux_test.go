@@ -14,32 +14,6 @@ import (
 	"github.com/csigscope/csigscope/capture/livetest"
 )
 
-// sendTo sends a packet over UDP, or over GRE if the port is 0.
-func sendTo(t *testing.T, to string, packet []byte) {
-	t.Helper()
-	sendBy(t, net.Dialer{}, to, packet)
-}
-
-func sendBy(t *testing.T, d net.Dialer, to string, packet []byte) {
-	t.Helper()
-	at := netip.MustParseAddrPort(to)
-	network, address := "udp", at.String()
-	if at.Addr().IsUnspecified() {
-		address = netip.AddrPortFrom(netip.IPv6Loopback(), at.Port()).String()
-	}
-	if at.Port() == 0 {
-		network, address = "ip:47", at.Addr().String()
-	}
-	c, err := d.DialContext(t.Context(), network, address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := c.Write(packet); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestMirrorSocketWithoutChecksum: the UDP checksum of a tunnel over IPv6 may be 0 (RFC 6935).
 func TestMirrorSocketWithoutChecksum(t *testing.T) {
 	if !livetest.InNamespace(t) {
@@ -61,8 +35,8 @@ func TestMirrorSocketWithoutChecksum(t *testing.T) {
 			})
 			return errors.Join(failed, err)
 		}
-		sendBy(t, net.Dialer{Control: leaveOut}, listen, []byte("without"))
-		sendTo(t, listen, []byte("with"))
+		livetest.SendTo(t, net.Dialer{Control: leaveOut}, listen, []byte("without"))
+		livetest.SendTo(t, net.Dialer{}, listen, []byte("with"))
 		var b capture.Batch
 		for idle := 0; idle < 3; idle++ {
 			if err := socket.ReadBatch(&b); err != nil {
@@ -90,7 +64,7 @@ func TestMirrorSocketCountsDrops(t *testing.T) {
 	}
 	defer socket.Close()
 	for range sent {
-		sendTo(t, listen, make([]byte, 200))
+		livetest.SendTo(t, net.Dialer{}, listen, make([]byte, 200))
 	}
 	var b capture.Batch
 	read := func() {
@@ -104,7 +78,7 @@ func TestMirrorSocketCountsDrops(t *testing.T) {
 		}
 	}
 	read()
-	sendTo(t, listen, make([]byte, 200)) // carries the drop count
+	livetest.SendTo(t, net.Dialer{}, listen, make([]byte, 200)) // carries the drop count
 	read()
 	if c := socket.Counters(); c.Dropped == 0 || c.Packets+c.Dropped != sent+1 {
 		t.Errorf("%+v, want %d in all", c, sent+1)

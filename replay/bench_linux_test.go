@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -15,11 +14,9 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/table"
-	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
-	"github.com/csigscope/csigscope/replay"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
@@ -99,8 +96,8 @@ func cpu(b testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// walkHeaders reads a capture's record headers only: the limit.
-func walkHeaders(path string) (packets uint64, err error) {
+// eachBatch reads a capture and returns the number of its packets.
+func eachBatch(path string, see func(frames []capture.Frame)) (packets uint64, err error) {
 	r, err := capture.Open(path, capture.Options{})
 	if err != nil {
 		return 0, err
@@ -110,43 +107,36 @@ func walkHeaders(path string) (packets uint64, err error) {
 	for {
 		if err := r.ReadBatch(&batch); err != nil {
 			if errors.Is(err, io.EOF) {
-				return packets, nil
+				err = nil
 			}
 			return packets, err
 		}
+		see(batch.Frames[:batch.N])
 		packets += uint64(batch.N)
 	}
 }
 
+// walkHeaders reads a capture's record headers only: the limit.
+func walkHeaders(path string) (packets uint64, err error) {
+	return eachBatch(path, func([]capture.Frame) {})
+}
+
 // decodeOnly reads and decodes a capture, as window.Stream does.
 func decodeOnly(path string, domain *csig.Domain) (packets uint64, err error) {
-	r, err := capture.Open(path, capture.Options{})
-	if err != nil {
-		return 0, err
-	}
-	defer r.Close()
 	d, err := decode.New(decode.Config{Domain: domain})
 	if err != nil {
 		return 0, err
 	}
-	var batch capture.Batch
 	var result decode.Result
 	var plain [decode.MaxObservations]decode.Observation
-	for {
-		if err := r.ReadBatch(&batch); err != nil {
-			if errors.Is(err, io.EOF) {
-				return packets, nil
-			}
-			return packets, err
-		}
-		for i := range batch.N {
-			f := &batch.Frames[i]
+	return eachBatch(path, func(frames []capture.Frame) {
+		for i := range frames {
+			f := &frames[i]
 			if _, _, is := d.DecodePlain(f.Data, f.WireLen, &plain); is == decode.NotPlain {
 				d.Decode(f.Data, &result)
 			}
 		}
-		packets += uint64(batch.N)
-	}
+	})
 }
 
 // BenchmarkReplay reports CPU time and allocations for each packet, per core, and
@@ -202,24 +192,7 @@ func replayOnce(b *testing.B, path string, spec *fabric.Spec, domain *csig.Domai
 	if err != nil {
 		return 0, err
 	}
-	r, err := replay.New(replay.Config{
-		Files: []string{path}, Sink: table.New(table.Bounds{Resolution: time.Minute, Rows: 1 << 20}), Workers: workers, Logger: slog.New(slog.DiscardHandler),
-		Tap: func(string) window.Tap { return window.Tap{Tags: true, Reflections: true, Weight: 1} },
-		Settings: window.Settings{
-			Decode: decode.Config{Domain: domain}, Resolver: f,
-			Resolutions: resolutions, FineHeavyOnly: true, Flows: window.FlowLimits{Top: flows},
-		},
-	})
-	if err != nil {
-		return 0, err
-	}
-	if err := r.Run(b.Context()); err != nil {
-		return 0, err
-	}
-	if !r.Result().Conserved() {
-		return 0, errors.New("observations are not conserved")
-	}
-	return r.Result().Packets, nil
+	return replayTraffic(b, path, f, domain, workers, flows, table.New(totals), resolutions...)
 }
 
 // measure runs f and reports CPU and wall time and allocations per packet.

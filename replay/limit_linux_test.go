@@ -2,8 +2,6 @@ package replay_test
 
 import (
 	"encoding/binary"
-	"errors"
-	"io"
 	"math/bits"
 
 	"github.com/csigscope/csigscope/capture"
@@ -48,23 +46,10 @@ func newLimit(t *traffic) *limit {
 
 // run reads the traffic's capture.
 func (l *limit) run(path string) (packets uint64, err error) {
-	r, err := capture.Open(path, capture.Options{})
-	if err != nil {
-		return 0, err
-	}
-	defer r.Close()
-	var batch capture.Batch
-	for {
-		if err := r.ReadBatch(&batch); err != nil {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			return packets, err
-		}
-		l.parse(batch.Frames[:batch.N])
-		l.count(l.items[:batch.N])
-		packets += uint64(batch.N)
-	}
+	return eachBatch(path, func(frames []capture.Frame) {
+		l.parse(frames)
+		l.count(l.items[:len(frames)])
+	})
 }
 
 // parse avoids unpredictable branches.

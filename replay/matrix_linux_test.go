@@ -122,7 +122,7 @@ func measureTraffic(t *testing.T, of *traffic, packets int) (points []matrixPoin
 				p := matrixPoint{traffic: *of, fabric: i > 0, named: top > 0, walk: walk, limit: least}
 				forgetPeak(t)
 				p.perPacket, p.allocs = perPacket(t, func() (uint64, error) {
-					return replayTraffic(t, path, resolver, domain, top, &rows, time.Second, time.Minute)
+					return replayTraffic(t, path, resolver, domain, 1, top, &rows, time.Second, time.Minute)
 				})
 				p.peak = peak(t)
 				p.packetsPerRow = float64(matrixRuns*packets) / float64(max(rows.n, 1))
@@ -144,7 +144,7 @@ func TestParts(t *testing.T) {
 		domain, resolvers := of.resolvers(t)
 		count := func(flows int, resolutions ...time.Duration) func() (uint64, error) {
 			return func() (uint64, error) {
-				return replayTraffic(t, path, resolvers[0], domain, flows, table.New(totals), resolutions...)
+				return replayTraffic(t, path, resolvers[0], domain, 1, flows, table.New(totals), resolutions...)
 			}
 		}
 		parts := []struct {

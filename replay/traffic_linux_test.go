@@ -57,7 +57,7 @@ func BenchmarkHotPath(b *testing.B) {
 		path := t.write(b, 1_000_000)
 		b.Run(name, func(b *testing.B) {
 			measure(b, 0, func() (uint64, error) {
-				return replayTraffic(b, path, fabric.None(domain), domain, 100, table.New(totals), time.Second, time.Minute)
+				return replayTraffic(b, path, fabric.None(domain), domain, 1, 100, table.New(totals), time.Second, time.Minute)
 			})
 		})
 	}
@@ -66,9 +66,9 @@ func BenchmarkHotPath(b *testing.B) {
 // totals bounds the rows of a measured replay.
 var totals = table.Bounds{Resolution: time.Minute, Rows: 1 << 20}
 
-func replayTraffic(tb testing.TB, path string, resolver aggregate.Resolver, domain *csig.Domain, flows int, sink aggregate.Sink, resolutions ...time.Duration) (uint64, error) {
+func replayTraffic(tb testing.TB, path string, resolver aggregate.Resolver, domain *csig.Domain, workers, flows int, sink aggregate.Sink, resolutions ...time.Duration) (uint64, error) {
 	r, err := replay.New(replay.Config{
-		Files: []string{path}, Sink: sink, Workers: 1, Logger: slog.New(slog.DiscardHandler),
+		Files: []string{path}, Sink: sink, Workers: workers, Logger: slog.New(slog.DiscardHandler),
 		Tap: func(string) window.Tap { return window.Tap{Tags: true, Reflections: true, Weight: 1} },
 		Settings: window.Settings{
 			Decode: decode.Config{Domain: domain}, Resolver: resolver,

@@ -3,6 +3,8 @@ package livetest
 import (
 	"errors"
 	"flag"
+	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"regexp"
@@ -204,5 +206,26 @@ func (s *Sender) Send(frames ...[]byte) {
 				s.t.Fatalf("send %x: %v", f, err)
 			}
 		}
+	}
+}
+
+// SendTo sends a packet over UDP, or over GRE if the port is 0.
+func SendTo(t *testing.T, d net.Dialer, to string, packet []byte) {
+	t.Helper()
+	at := netip.MustParseAddrPort(to)
+	network, address := "udp", at.String()
+	if at.Addr().IsUnspecified() {
+		address = netip.AddrPortFrom(netip.IPv6Loopback(), at.Port()).String()
+	}
+	if at.Port() == 0 {
+		network, address = "ip:47", at.Addr().String()
+	}
+	c, err := d.DialContext(t.Context(), network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write(packet); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/capture/livetest"
 	"github.com/csigscope/csigscope/decode"
-	"github.com/csigscope/csigscope/replay/emitter/scenario"
-	"github.com/csigscope/csigscope/replay/emitter/simulation"
+	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 )
 
 // mirroredFrames reads until want frames have arrived, or none for a while, and returns session
@@ -77,14 +76,14 @@ func TestMirrorSockets(t *testing.T) {
 			packet := append(append([]byte{}, tc.header...), frame...)
 			const packets = 300 // more than a batch
 			for range packets {
-				sendTo(t, tc.listen, packet)
+				livetest.SendTo(t, net.Dialer{}, tc.listen, packet)
 			}
 			got := mirroredFrames(t, r, packets)
 			want := fmt.Sprintf("%s %d %x", tc.want, len(frame), frame)
 			if len(got) != packets || got[0] != want || got[packets-1] != want {
 				t.Fatalf("%d frames, the first %.300q, want %.300q; %+v", len(got), got[:min(1, len(got))], want, r.Counters())
 			}
-			sendTo(t, tc.listen, append(packet, make([]byte, 500)...))
+			livetest.SendTo(t, net.Dialer{}, tc.listen, append(packet, make([]byte, 500)...))
 			if got := mirroredFrames(t, r, 1); len(got) != 1 || socket.Counters().Cut != 1 || socket.Counters().Packets != packets+1 || socket.Counters().Dropped != 0 {
 				t.Errorf("%.100q, %+v", got, socket.Counters())
 			}
@@ -97,27 +96,6 @@ func TestMirrorSockets(t *testing.T) {
 	}
 }
 
-// sendTo sends a packet over UDP, or over GRE to port 0.
-func sendTo(t *testing.T, to string, packet []byte) {
-	t.Helper()
-	at := netip.MustParseAddrPort(to)
-	network, address := "udp", at.String()
-	if at.Addr().IsUnspecified() {
-		address = netip.AddrPortFrom(netip.IPv6Loopback(), at.Port()).String()
-	}
-	if at.Port() == 0 {
-		network, address = "ip:47", at.Addr().String()
-	}
-	c, err := net.Dial(network, address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := c.Write(packet); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestMirrorsByTap sends the mirrored packets of the emitter's switches through the link: the
 // tap gets the frames as they were in the switch, including those behind a stripped VLAN tag.
 func TestMirrorsByTap(t *testing.T) {
@@ -126,15 +104,9 @@ func TestMirrorsByTap(t *testing.T) {
 	}
 	defer goleak.VerifyNone(t)
 	livetest.MakeLink(t)
-	s, err := scenario.Named("mirrors")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := emittertest.Named(t, "mirrors")
 	s.Packets, s.SingleFile, s.SnapLen = 3000, true, 9000
-	report, err := simulation.Run(t.Context(), s, t.TempDir(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := emittertest.Run(t, s, t.TempDir())
 	sent := livetest.Read(t, report.Captures[0])
 	want := map[string]int{}
 	unwrap := decode.NewUnwrapper(everyMirror)
