@@ -38,6 +38,7 @@ const (
 // streamRequest is a pointer to the request of a stream.
 type streamRequest[Q any] interface {
 	message[Q]
+	GetSignal() string
 	GetAfter() string
 	GetHeartbeat() *durationpb.Duration
 }
@@ -75,7 +76,7 @@ func begin[Q any, P streamRequest[Q]](ctx context.Context, a *API, in P, seen st
 	if w, err = open(ctx, s, in); err != nil {
 		return nil, nil, err
 	}
-	w.api, w.memory, w.filter, w.heartbeat, w.sent = a, m, filterOf(in), in.GetHeartbeat().AsDuration(), time.Now()
+	w.api, w.memory, w.signal, w.filter, w.heartbeat, w.sent = a, m, in.GetSignal(), filterOf(in), in.GetHeartbeat().AsDuration(), time.Now()
 	if w.watcher, err = a.watcher(m, s, seen); err != nil {
 		return nil, nil, err
 	}
@@ -100,6 +101,7 @@ type subscription struct {
 	api       *API
 	memory    *table.Memory // the memory to follow
 	key       viewKey
+	signal    string // its name in the question
 	filter    string // the question as text
 	encoding  string // of cells
 	watcher   *table.Watcher
@@ -213,10 +215,13 @@ func (w *subscription) next(ctx context.Context) error {
 		}
 		return w.beat()
 	}
-	switch step.Kind {
-	case table.Snapshot:
+	other, err := w.findSignal(step.State)
+	switch {
+	case err != nil:
+		return err
+	case step.Kind == table.Snapshot, step.Kind == table.Changed && other:
 		return w.of.snapshot(ctx, step.State)
-	case table.Changed, table.Durable:
+	case step.Kind == table.Changed, step.Kind == table.Durable:
 		return w.of.changed(ctx, step)
 	}
 	gap := &wire.Gap{Revision: token(step.State), Reason: "lagging", MissedRevisions: step.Missed}
@@ -229,6 +234,21 @@ func (w *subscription) next(ctx context.Context) error {
 		gap.Reason = "restarted"
 	}
 	return w.deliverOwn(eventGap, "", gap)
+}
+
+// findSignal finds the signal of the question in a state, and reports whether it is another one. Only
+// rows tell which signal a type_N is: a stream may begin before the first of them, such as after a
+// restart, and a reload may give the type another meaning.
+func (w *subscription) findSignal(s *table.State) (other bool, err error) {
+	found, err := findSignal(w.signal, s.Signals())
+	switch {
+	case err != nil && !w.key.signal.HasValue():
+		return false, err
+	case err != nil || !found.HasValue() || found == w.key.signal:
+		return false, nil
+	}
+	w.key.signal = found
+	return true, nil
 }
 
 // eventOf identifies an event among those of watches with the same question.
