@@ -125,6 +125,7 @@ type API struct {
 	wired    remembered[*fabric.Fabric]
 	patience time.Duration // how long a request waits for names and the fabric of the store
 	lately   lately
+	renamed  renamed
 	kept     keptAnswers
 	cache    *cache // from memory, and the producers of history
 	sends    *sends

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sort"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -17,10 +18,12 @@ import (
 )
 
 // changeSubscription is a subscription to changes. Each change depends only on two successive
-// states, so all readers, including those that resume, receive the same changes.
+// states, so all readers, including those that resume, receive the same changes. If something that
+// they know gets another name, they begin again.
 type changeSubscription struct {
 	*subscription
-	in *wire.ChangesRequest
+	in    *wire.ChangesRequest
+	names *names // those in the last events
 }
 
 func (a *API) newChanges(ctx context.Context, s *table.State, in *wire.ChangesRequest) (*subscription, error) {
@@ -35,7 +38,9 @@ func (a *API) newChanges(ctx context.Context, s *table.State, in *wire.ChangesRe
 	if _, err := changeFilterOf(n, in); err != nil {
 		return nil, err
 	}
-	c := &changeSubscription{in: in, subscription: &subscription{key: viewKey{signal, fabric.LevelLocation, int(in.GetWindows()), s.Resolution}}}
+	c := &changeSubscription{in: in, names: n, subscription: &subscription{
+		key: viewKey{signal, fabric.LevelLocation, int(in.GetWindows()), s.Resolution}, resumable: a.renamed.see(n, a.Memory),
+	}}
 	c.of = c
 	return c.subscription, nil
 }
@@ -43,7 +48,11 @@ func (a *API) newChanges(ctx context.Context, s *table.State, in *wire.ChangesRe
 // snapshot implements follower.
 func (c *changeSubscription) snapshot(ctx context.Context, s *table.State) error {
 	revision := token(s) // a slow reader must not keep the state
-	if err := c.sendChanges(ctx, nil, s); err != nil {
+	list, err := c.api.changesOf(ctx, nil, s, c.key)
+	if err != nil {
+		return err
+	}
+	if err := c.sendChanges(ctx, list, eventInitial, s); err != nil {
 		return err
 	}
 	c.passed = revision
@@ -58,35 +67,39 @@ func (c *changeSubscription) changed(ctx context.Context, step table.Step) error
 	case step.Before == nil: // the first revision, or memory forgot the previous one
 		return c.snapshot(ctx, step.State)
 	}
+	list, err := c.api.changesOf(ctx, step.Before, step.State, c.key)
+	if err != nil {
+		return err
+	}
+	if list.renames(c.names) {
+		return c.snapshot(ctx, step.State)
+	}
 	revision := token(step.State)
-	if err := c.sendChanges(ctx, step.Before, step.State); err != nil {
+	if err := c.sendChanges(ctx, list, eventChanges, step.State); err != nil {
 		return err
 	}
 	c.passed = revision
 	return nil
 }
 
-// sendChanges sends the changes between two states, or the whole present state if before is nil.
-func (c *changeSubscription) sendChanges(ctx context.Context, before, now *table.State) error {
-	list, err := c.api.changesOf(ctx, before, now, c.key)
-	if err != nil || before != nil && len(list.changes) == 0 {
-		return err
-	}
+// sendChanges sends the changes that lead to a state: eventInitial also without any.
+func (c *changeSubscription) sendChanges(ctx context.Context, list *changeList, name string, now *table.State) error {
+	c.names = list.names
 	f, err := changeFilterOf(list.names, c.in)
 	if err != nil {
 		return err
 	}
 	chosen := f.choose(list.changes)
-	if before != nil && len(chosen) == 0 {
+	if name == eventChanges && len(chosen) == 0 {
 		return nil
 	}
 	set := &wire.ChangeSet{Revision: token(now), Signal: csig.SignalNames([]csig.Signal{c.key.signal})[0]}
 	if newest := now.Newest(); newest != nil {
 		set.WindowStart, set.WindowEnd, set.Final = timestamppb.New(newest.Start), timestamppb.New(newest.End), newest.Final
 	}
-	e := &event{name: eventInitial, content: content{value: set}}
-	if before != nil { // in an initial set only synced carries the id
-		e.name, e.id = eventChanges, set.Revision
+	e := &event{name: name, content: content{value: set}}
+	if name == eventChanges { // in an initial set only synced carries the id
+		e.id = set.Revision
 	}
 	key := askedEvent{eventOf{name: e.name, revision: now.Revision}, c.key, c.filter, "", list.names.version}
 	t, err := c.api.sends.begin(ctx, c.to.charge(key), len(chosen)*textBytes, c.to.stop)
@@ -120,12 +133,54 @@ type change struct {
 
 // changeList are the changes of one revision.
 type changeList struct {
-	names   *names
-	changes []change
+	names     *names
+	changes   []change
+	held      []heldCell // of the state before
+	producers bool       // a silent producer had another name
 }
 
-// changeBytes is the approximate memory of a change.
-const changeBytes = 512
+// heldCell is a cell that readers remember: it is congested or lacks data.
+type heldCell struct {
+	src, dst aggregate.GroupID
+	location aggregate.LocationID
+}
+
+// renames reports whether readers, who know these names, remember something by another name. Rows
+// may come before the store has the names of their groups and locations.
+func (l *changeList) renames(known *names) bool {
+	return l.producers || known != l.names && slices.ContainsFunc(l.held, func(h heldCell) bool {
+		return known.groupName(h.src) != l.names.groupName(h.src) || known.groupName(h.dst) != l.names.groupName(h.dst) ||
+			known.locationName(h.location) != l.names.locationName(h.location)
+	})
+}
+
+// renamed knows the last revision that may have been sent with earlier names. It is safe for
+// concurrent use.
+type renamed struct {
+	mu      sync.Mutex
+	version uint64 // of the latest names
+	until   uint64
+}
+
+// see records names before they are sent, and returns the first revision after which readers of
+// the memory can resume: those of earlier ones may know groups and locations by other names.
+func (r *renamed) see(n *names, m *table.Memory) (resumable uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n.version > r.version {
+		if r.version > 0 {
+			r.until = m.State().Revision + 1
+		}
+		r.version = n.version
+	}
+	return r.until
+}
+
+// Approximate sizes in memory, in bytes.
+const (
+	changeBytes = 512
+	heldBytes   = 24
+)
 
 // changesOf returns the changes between two states, computed once for all streams of the signal.
 func (a *API) changesOf(ctx context.Context, before, now *table.State, k viewKey) (*changeList, error) {
@@ -150,8 +205,9 @@ func (a *API) changesOf(ctx context.Context, before, now *table.State, k viewKey
 				return nil, 0, err
 			}
 		}
-		list := &changeList{names: is.view.names, changes: slices.Concat(is.producersSince(was), is.cellsSince(was))}
-		return list, len(list.changes) * changeBytes, nil
+		list := &changeList{names: is.view.names, changes: slices.Concat(is.producersSince(was), is.cellsSince(was)), held: was.held(), producers: is.renamesProducers(was)}
+		a.renamed.see(list.names, a.Memory)
+		return list, len(list.changes)*changeBytes + len(list.held)*heldBytes, nil
 	})
 }
 
@@ -187,6 +243,16 @@ func (o *cellStates) at(i int) condition {
 	}
 	is.congested = is.state == aggregate.Congested || is.verdict.Sustained && !o.state.Coverage.IsIdle(is.cover)
 	return is
+}
+
+// held returns the cells that readers of the state remember.
+func (o *cellStates) held() (list []heldCell) {
+	for i := range o.view.cells {
+		if is := o.at(i); is.congested || len(is.cover.Silent) > 0 {
+			list = append(list, heldCell{is.cell.Src, is.cell.Dst, o.location(&is)})
+		}
+	}
+	return list
 }
 
 // maxLookBack bounds the windows searched for the location of a congested cell.
@@ -313,6 +379,19 @@ func (o *cellStates) producersSince(was *cellStates) (list []change) {
 		return wire.ChangeKind_CHANGE_KIND_TAP_FORGOTTEN
 	})
 	return list
+}
+
+// renamesProducers reports whether a silent producer had another name: one that only its rows made
+// known has none.
+func (o *cellStates) renamesProducers(was *cellStates) bool {
+	names := make(map[uint64]string, len(was.state.Coverage.Silent))
+	for _, p := range was.state.Coverage.Silent {
+		names[p.ID] = p.Name
+	}
+	return slices.ContainsFunc(o.state.Coverage.Silent, func(p table.Producer) bool {
+		name, known := names[p.ID]
+		return known && name != p.Name
+	})
 }
 
 // changeFilter selects changes of cells. Empty lists select all.

@@ -77,7 +77,7 @@ func begin[Q any, P streamRequest[Q]](ctx context.Context, a *API, in P, seen st
 		return nil, nil, err
 	}
 	w.api, w.memory, w.signal, w.filter, w.heartbeat, w.sent = a, m, in.GetSignal(), filterOf(in), in.GetHeartbeat().AsDuration(), time.Now()
-	if w.watcher, err = a.watcher(m, s, seen); err != nil {
+	if w.watcher, err = a.watcher(m, s, seen, w.resumable); err != nil {
 		return nil, nil, err
 	}
 	leave, err = a.enter(ctx)
@@ -108,6 +108,7 @@ type subscription struct {
 	heartbeat time.Duration
 	sent      time.Time // when the last event was sent to the reader
 	passed    string    // the revision from which heartbeats let a reader resume; empty for none
+	resumable uint64    // first revision to resume after, of those in memory
 	to        recipient
 }
 
@@ -155,8 +156,9 @@ func (a *API) lagOf(s *table.State) int {
 	return a.MaxLag * max(int(aggregate.LiveResolution/s.Resolution), 1)
 }
 
-// watcher follows a memory, after the revision in seen, if any.
-func (a *API) watcher(m *table.Memory, s *table.State, seen string) (*table.Watcher, error) {
+// watcher follows a memory, after the revision in seen, if any: from the beginning if that is before
+// the first resumable one.
+func (a *API) watcher(m *table.Memory, s *table.State, seen string, resumable uint64) (*table.Watcher, error) {
 	if seen == "" {
 		return m.Watch(a.lagOf(s)), nil
 	}
@@ -166,6 +168,9 @@ func (a *API) watcher(m *table.Memory, s *table.State, seen string) (*table.Watc
 	}
 	if epoch == s.Epoch && revision > s.Revision {
 		return nil, ahead(seen, s)
+	}
+	if epoch == s.Epoch && revision < resumable {
+		return m.Watch(a.lagOf(s)), nil
 	}
 	return m.Resume(a.lagOf(s), epoch, revision), nil
 }

@@ -3,15 +3,18 @@ package api_test
 import (
 	"context"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -82,4 +85,85 @@ func TestStreamsOfType(t *testing.T) {
 			t.Errorf("events of the watch (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// nameless is a catalog without a name until it has all of them.
+type nameless struct {
+	tabletest.Names
+	named *bool
+}
+
+func (n nameless) Groups(ctx context.Context) ([]fabric.Group, error) {
+	if !*n.named {
+		return nil, nil
+	}
+	return n.Names.Groups(ctx)
+}
+
+func (n nameless) Locations(ctx context.Context) ([]fabric.Location, error) {
+	if !*n.named {
+		return nil, nil
+	}
+	return n.Names.Locations(ctx)
+}
+
+// TestChangesNamed: rows can come before the store has the names of their groups, locations and
+// producers, such as after a restart. Readers that know a cell or a producer by another name get
+// the present state again, also those that resume.
+func TestChangesNamed(t *testing.T) {
+	type step struct {
+		list  []seen // of producer 1
+		other []seen // of producer 2
+		named bool   // the catalog and the memory know the names from here on
+	}
+	for name, steps := range map[string][]step{
+		"cells":     {{list: quiet}, {list: loaded}, {list: loaded, named: true}, {list: loaded}, {list: quiet}, {list: loaded}},
+		"producers": {{list: quiet, other: others}, {list: quiet}, {list: quiet}, {list: quiet}, {list: quiet, named: true}, {list: quiet}, {list: quiet, other: others}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				now, named := begin, false
+				s := newClocked(t, table.MemoryOptions{Log: 16}, &now, nameless{tabletest.Names{Racks: 3}, &named})
+				f := follow(t, s, "heartbeat=60s")
+				for second, one := range steps {
+					now = now.Add(time.Second)
+					if named = named || one.named; named {
+						s.memory.Expect([]table.Producer{{ID: 1, Name: "eth0"}, {ID: 2, Name: "eth1"}}[:1+min(len(steps[0].other), 1)], nil)
+					}
+					s.writeBlock(t, rows(1, second, one.list))
+					if one.other != nil {
+						s.writeBlock(t, rows(2, second, one.other))
+					}
+					s.memory.Publish()
+					synctest.Wait()
+				}
+				events := f.events(t)
+				want := holds(lines(t, follow(t, s, "").events(t)))
+				if got := holdsNow(t, events); !slices.Equal(got, want) {
+					t.Errorf("a reader holds %q, want %q, by %q", got, want, lines(t, events))
+				}
+				for i, e := range events {
+					if e.id == "" {
+						continue
+					}
+					rest := follow(t, s, "after="+e.id).events(t)
+					if got := holdsNow(t, append(events[:i+1:i+1], rest...)); !slices.Equal(got, want) {
+						t.Errorf("a reader that resumes after %s holds %q, want %q, by %q", e.id, got, want, lines(t, rest))
+					}
+				}
+			})
+		})
+	}
+}
+
+// holdsNow returns what a reader of events holds: an initial event replaces all before it.
+func holdsNow(t *testing.T, events []event) []string {
+	t.Helper()
+	from := 0
+	for i, e := range events {
+		if e.name == "initial" {
+			from = i
+		}
+	}
+	return holds(lines(t, events[from:]))
 }
