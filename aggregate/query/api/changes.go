@@ -31,11 +31,11 @@ func (a *API) newChanges(ctx context.Context, s *table.State, in *wire.ChangesRe
 	if err != nil {
 		return nil, err
 	}
-	n, err := a.names.get(ctx)
+	n, err := resolve(ctx, &a.names, func(n *names) error {
+		_, err := changeFilterOf(n, in)
+		return err
+	})
 	if err != nil {
-		return nil, err
-	}
-	if _, err := changeFilterOf(n, in); err != nil {
 		return nil, err
 	}
 	c := &changeSubscription{in: in, names: n, subscription: &subscription{

@@ -166,8 +166,14 @@ func (n *names) unknown(parameter, name, kind string) error {
 	if n.lacking != nil {
 		return n.lacking
 	}
-	return noSuch(parameter, name, kind)
+	return unknownName{noSuch(parameter, name, kind)}
 }
+
+// unknownName is an error for a name in a question that a server may know later.
+type unknownName struct{ error }
+
+// Unwrap returns the refusal of the question.
+func (e unknownName) Unwrap() error { return e.error }
 
 // noSuch is the error for a name of a kind: group, location or link.
 func noSuch(parameter, name, kind string) error {

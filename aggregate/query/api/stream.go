@@ -74,7 +74,7 @@ func begin[Q any, P streamRequest[Q]](ctx context.Context, a *API, in P, seen st
 	}
 	s := m.State()
 	if w, err = open(ctx, s, in); err != nil {
-		return nil, nil, err
+		return nil, nil, notYet(err, seen, s)
 	}
 	w.api, w.memory, w.signal, w.filter, w.heartbeat, w.sent = a, m, in.GetSignal(), filterOf(in), in.GetHeartbeat().AsDuration(), time.Now()
 	if w.watcher, err = a.watcher(m, s, seen, w.resumable); err != nil {
@@ -82,6 +82,16 @@ func begin[Q any, P streamRequest[Q]](ctx context.Context, a *API, in P, seen st
 	}
 	leave, err = a.enter(ctx)
 	return w, leave, err
+}
+
+// notYet makes a reader of an earlier process try again if the server does not know a name in its
+// question: without a fabric file, the names of groups and locations come with their rows.
+func notYet(err error, seen string, s *table.State) error {
+	epoch, _, resumes := parseToken(seen, s.Epoch)
+	if _, unknown := errors.AsType[unknownName](err); !unknown || !resumes || epoch == s.Epoch {
+		return err
+	}
+	return &refused{status: http.StatusServiceUnavailable, detail: "since the server's restart, " + err.Error(), retryAfter: retryAfter}
 }
 
 // filterOf is a request as text, without the position and time of the stream: it is equal for

@@ -156,6 +156,39 @@ func TestChangesNamed(t *testing.T) {
 	}
 }
 
+// TestStreamsOfUnknownNames: without a fabric file, a server knows names only with their rows. Readers
+// of an earlier process are told to try again; for all others the name is wrong, unless it has
+// just become known.
+func TestStreamsOfUnknownNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now, named := begin, false
+		s := newClocked(t, table.MemoryOptions{}, &now, nameless{tabletest.Names{Racks: 3}, &named})
+		codes := func(want ...int) {
+			t.Helper()
+			for _, stream := range []string{"watch", "changes"} {
+				var got []int
+				for _, after := range []string{"", "0000000000000007-0", "0000000000000008-5"} {
+					ctx, cancel := context.WithCancel(t.Context())
+					w := httptest.NewRecorder()
+					go s.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/api/v1/"+stream+"?src=rack1&after="+after, nil))
+					synctest.Wait()
+					cancel()
+					synctest.Wait()
+					if got = append(got, w.Code); w.Code == 503 && w.Header().Get("Retry-After") == "" {
+						t.Errorf("%s: no Retry-After: %s", stream, w.Body)
+					}
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("%s: status %d, want %d", stream, got, want)
+				}
+			}
+		}
+		codes(422, 422, 503)
+		named, now = true, now.Add(time.Second)
+		codes(200, 200, 200)
+	})
+}
+
 // holdsNow returns what a reader of events holds: an initial event replaces all before it.
 func holdsNow(t *testing.T, events []event) []string {
 	t.Helper()

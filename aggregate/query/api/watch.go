@@ -34,14 +34,11 @@ func (a *API) newWatch(ctx context.Context, s *table.State, in *wire.WatchReques
 	if in.GetFlows() > 0 && isFine(s) {
 		return nil, wrong("flows", fmt.Sprint(in.GetFlows()), "windows of %s name none: leave out resolution", s.Resolution)
 	}
-	n, err := a.names.get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := n.filter(in, w.key.signal); err != nil {
-		return nil, err
-	}
-	_, err = n.findLocations(links{in})
+	_, err = resolve(ctx, &a.names, func(n *names) error {
+		_, wrongFilter := n.filter(in, w.key.signal)
+		_, wrongLink := n.findLocations(links{in})
+		return cmp.Or(wrongFilter, wrongLink)
+	})
 	return w.subscription, err
 }
 
