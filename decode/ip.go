@@ -221,6 +221,21 @@ func (o *Observation) setAddrs(ip []byte) {
 	o.Flags |= HasAddrs
 }
 
+// flow returns a hash of the packet's addresses, protocol and ports, with which its transport header begins.
+// It is never 0.
+func (e *endpoints) flow(header []byte) uint32 {
+	const spread = 0x9e3779b97f4a7c15
+	addresses := e.ip[len(e.ip)-8:]
+	if len(e.ip) == ipv6Len {
+		addresses = e.ip[8:]
+	}
+	h := uint64(binary.BigEndian.Uint32(header)) | uint64(e.proto)<<32
+	for ; len(addresses) > 0; addresses = addresses[8:] {
+		h = (h ^ h>>32 ^ binary.BigEndian.Uint64(addresses)) * spread
+	}
+	return uint32(h>>32) | 1
+}
+
 // setEnds sets the addresses and the protocol of a packet whose headers are parsed up to its
 // transport.
 func (e *endpoints) setEnds(o *Observation) {

@@ -61,6 +61,9 @@ type Observation struct {
 	// header, even where a tunnel around it names the endpoints.
 	Ack uint32
 	Tag csig.Tag
+	// Flow tells apart the flows in a tunnel that names Src and Dst. It is a hash of the reflection's own
+	// addresses and ports, the same in every run. 0 means that Src, Dst and the ports are the flow's.
+	Flow uint32
 }
 
 // Addrs returns the packet's own addresses, those of an IPv4 header unmapped; both are invalid

@@ -71,7 +71,7 @@ func (d *Decoder) DecodePlain(frame []byte, wireLen uint32, obs *[MaxObservation
 	if c = d.classes[be16(b[at-2:])]; c-ipv4 > ipv6-ipv4 { // one comparison, because the processor cannot predict which of the two it is
 		return 0, OK, NotPlain
 	}
-	o.Kind, o.Bytes = Tag, wireLen
+	o.Kind, o.Bytes, o.Flow = Tag, wireLen, 0
 	if options := d.transportOf(c, (*[plainLen]byte)(b[at:]), len(frame)-at, o); options != 0 {
 		return d.plainOptionsOf(c, frame, at, options, 1, obs)
 	}

@@ -101,20 +101,14 @@ func experiment(b []byte) uint32 {
 }
 
 func (d *Decoder) addTCPReflection(l csig.Layout, data, header []byte, e endpoints, r *Result) {
-	o := d.addReflection(l, data, e, r)
-	switch {
-	case o == nil:
-	case d.endpointsKnown():
+	if o := d.addReflection(l, data, header, e, r); o != nil {
 		o.setAck(header)
-	default:
-		o.setTCP(header)
 	}
 }
 
-// addReflection adds the data fields at the start of data with the addresses of the frame's
-// endpoints: those in e, or those of a tunnel around it with its ports. It returns nil when the
-// Result is full.
-func (d *Decoder) addReflection(l csig.Layout, data []byte, e endpoints, r *Result) *Observation {
+// addReflection adds the data fields at the start of data with the frame's endpoints: those in e and in
+// the transport header, or those of a tunnel around it. It returns nil when the Result is full.
+func (d *Decoder) addReflection(l csig.Layout, data, header []byte, e endpoints, r *Result) *Observation {
 	o := r.add(Reflection)
 	if o == nil {
 		d.counters.ExcessReflections++
@@ -123,8 +117,10 @@ func (d *Decoder) addReflection(l csig.Layout, data []byte, e endpoints, r *Resu
 	o.Tag.Parse(l, data)
 	if d.endpointsKnown() {
 		o.setEnds(&d.ends)
+		o.Flow = e.flow(header)
 	} else {
 		e.setEnds(o)
+		o.setPorts(header)
 	}
 	d.counters.Reflections++
 	if d.nest.mirror {
@@ -168,9 +164,7 @@ func (d *Decoder) udpPayload(b []byte, left int, e endpoints, udp []byte, r *Res
 		}
 		switch judge(f, b, left) {
 		case present:
-			if o := d.addReflection(f.Layout, b[f.Offset:], e, r); o != nil && !d.endpointsKnown() {
-				o.setPorts(udp)
-			}
+			d.addReflection(f.Layout, b[f.Offset:], udp, e, r)
 		case empty:
 			d.incapable(&d.counters.EmptyReflections)
 		case invalid:

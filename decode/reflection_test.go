@@ -2,6 +2,7 @@ package decode_test
 
 import (
 	"encoding/binary"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -224,6 +225,39 @@ func TestUDPReflectionInTunnel(t *testing.T) {
 		decoderOf(t, configs(dom)[name]).Decode(frame, &r)
 		if diff := cmp.Diff(want, briefs(&r)); diff != "" {
 			t.Errorf("%s: %s (-want +got):\n%s", name, r.Reason, diff)
+		}
+	}
+}
+
+// Flows in a tunnel that names the endpoints differ by their own addresses, ports and protocol.
+func TestFlowsInTunnel(t *testing.T) {
+	t.Parallel()
+	dom := domain(t, csig.Spec{
+		Reflections:    []csig.ReflectionSpec{{Kind: 200}},
+		UDPReflections: []csig.UDPReflectionSpec{{Ports: []uint16{7000}, Format: "compact", Profile: "ietf01"}},
+	})
+	first, overTCP := datagram(t, 7000, "4483")[14:], ack(t, "c804 4483")[14:]
+	changed := func(at int) []byte {
+		inner := slices.Clone(first)
+		inner[at]++
+		return inner
+	}
+	seen := make(map[uint32]string)
+	for name, inner := range map[string][]byte{
+		"first": first, "other source": changed(15), "other destination": changed(19), "other port": changed(21), "over TCP": overTCP,
+	} {
+		outer := []byte{0x45, 0, 0, byte(20 + len(inner)), 0, 0, 0, 0, 64, 4, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2}
+		frame := slices.Concat(make([]byte, 12), []byte{8, 0}, outer, inner)
+		for _, endpoints := range []decode.Endpoints{decode.Outer, decode.Inner} {
+			var r decode.Result
+			decoderOf(t, decode.Config{Domain: dom, Endpoints: endpoints}).Decode(frame, &r)
+			if r.N != 1 || (r.Obs[0].Flow == 0) != (endpoints == decode.Inner) {
+				t.Errorf("%s, endpoints %d: %s, %+v", name, endpoints, r.Reason, r.Obs[:r.N])
+			}
+			if flow := r.Obs[0].Flow; flow != 0 && seen[flow] != "" {
+				t.Errorf("%s and %s are one flow", name, seen[flow])
+			}
+			seen[r.Obs[0].Flow] = name
 		}
 	}
 }

@@ -151,6 +151,10 @@ func TestRepeatedReflections(t *testing.T) {
 		o.Flags, o.Proto = o.Flags&^decode.HasPorts, 4
 		return o
 	}
+	inside := func(o decode.Observation, flow uint32) decode.Observation { // likewise, with its own flow
+		o.Flags, o.Proto, o.Flow = o.Flags&^decode.HasPorts, 4, flow
+		return o
+	}
 	udp := func(after time.Duration, s uint32) decode.Observation {
 		o := reflection(1, s, 1, 80)
 		o.Flags &^= decode.HasAck
@@ -174,6 +178,10 @@ func TestRepeatedReflections(t *testing.T) {
 		{"other connection", []decode.Observation{reflection(1<<30, 3, 1, 80), reflection(5, 3, 1, 80), reflection(6, 3, 1, 80)}, 0},
 		{"connections in a tunnel", []decode.Observation{tunnel(900), tunnel(5), tunnel(901), tunnel(6)}, 0},
 		{"a copy in a tunnel", []decode.Observation{tunnel(900), tunnel(900), tunnel(901)}, 1},
+		{"flows in a tunnel", []decode.Observation{
+			inside(reflection(9, 3, 1, 0), 1), inside(reflection(9, 3, 1, 0), 2), inside(reflection(5, 3, 1, 0), 1), inside(reflection(9, 3, 1, 0), 2),
+		}, 2},
+		{"flows in a tunnel without acknowledgement", []decode.Observation{inside(udp(0, 3), 1), inside(udp(1, 3), 2), inside(udp(2, 3), 1), inside(udp(3, 3), 3)}, 1},
 		{"no acknowledgement, at once", []decode.Observation{udp(0, 3), udp(0, 3), udp(within-1, 3)}, 2},
 		{"no acknowledgement, other fields", []decode.Observation{udp(0, 3), udp(1, 4), udp(2, 3)}, 0},
 		{"no acknowledgement, in time", []decode.Observation{udp(0, 3), udp(within, 3)}, 0},

@@ -76,6 +76,7 @@ func (r *reflectionDedup) item(o *decode.Observation) repeatItem {
 	dst0, dst1 := binary.LittleEndian.Uint64(o.Dst[:8]), binary.LittleEndian.Uint64(o.Dst[8:])
 	tail := uint64(o.SrcPort)<<16 | uint64(o.DstPort) | uint64(o.Proto)<<32 |
 		uint64(layoutIndex(o.Tag.Layout))<<40 | uint64(o.Tag.T)<<48 | uint64(o.Flags&decode.HasAck)<<56
+	tail ^= uint64(o.Flow) * 0x9e3779b97f4a7c15 // one of those in a tunnel
 	data := uint64(o.Tag.S)<<32 | uint64(o.Tag.LM)<<16 | uint64(o.Tag.R)<<8
 	if o.Tag.D {
 		data |= 1
@@ -88,8 +89,8 @@ func (r *reflectionDedup) item(o *decode.Observation) repeatItem {
 		acked:      o.Flags&decode.HasAck != 0,
 	}
 	exact := uint64(0)
-	if it.acked && (o.Proto != tcp || o.Flags&decode.HasPorts == 0) {
-		exact = uint64(o.Ack) // of a connection in a tunnel; these endpoints may have several
+	if it.acked && o.Flow == 0 && (o.Proto != tcp || o.Flags&decode.HasPorts == 0) {
+		exact = uint64(o.Ack) // these endpoints may have several connections
 	}
 	if digest := mix(data^r.seeds[4], exact^r.seeds[5]); it.acked {
 		it.digest = digest<<ackBits | uint64(o.Ack)
