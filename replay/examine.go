@@ -290,7 +290,7 @@ func (e *examiner) frame(ctx context.Context, f *capture.Frame, b *packets) erro
 		}
 	}
 	if e.ways != nil {
-		e.ways.count(e.result.Obs[:e.result.N], untagged, data, e.decoder.Counters(), tap.Place == finding.Receiver)
+		e.ways.count(&e.result, untagged, data, e.decoder.Counters(), tap.Place == finding.Receiver)
 	}
 	for i := range e.result.N {
 		o := &e.result.Obs[i]
@@ -314,7 +314,7 @@ func (e *examiner) frame(ctx context.Context, f *capture.Frame, b *packets) erro
 // frame in it, or the frame itself, and begins as its link says.
 func (e *examiner) frameOf(f *capture.Frame, link decode.Link, data []byte, repeated bool, content uint64) *finding.Frame {
 	out := &e.of
-	*out = finding.Frame{TimeNS: f.TimeNS, Number: f.Packet, Content: content, Repeated: repeated, Untagged: e.result.N == 0}
+	*out = finding.Frame{TimeNS: f.TimeNS, Number: f.Packet, Content: content, Repeated: repeated, Untagged: e.result.N == e.result.Carrier}
 	if layers := e.result.Encap.Layers(); len(layers) > 0 && layers[0].Encap == decode.VLAN {
 		out.Class.VLAN = uint16(layers[0].ID)
 	}

@@ -38,44 +38,50 @@ func newWays(group func(netip.Addr) aggregate.GroupID) *ways {
 	return &ways{group: group, counts: make(map[groupPair]*Way)}
 }
 
-// count counts a decoded packet. It uses its observations or, without a tag, its endpoints in
-// untagged if they are known; data says whether the packet carries data. Packets at taps that do
-// not see whole paths are not counted.
-func (w *ways) count(list []decode.Observation, untagged *decode.Observation, data bool, counters decode.Counters, whole bool) {
+// count counts a decoded packet, and the one that carried it in a mirror session. It uses its tags or,
+// without one, its endpoints in untagged if they are known; data says whether the packet carries data.
+// Packets at taps that do not see whole paths are not counted.
+func (w *ways) count(r *decode.Result, untagged *decode.Observation, data bool, counters decode.Counters, whole bool) {
 	incapable := counters.EmptyReflections + counters.InvalidReflections - w.seen
 	w.seen += incapable
 	if !whole {
 		return
 	}
-	if untagged != nil {
-		from, to := w.ends(untagged)
+	w.tagged(r.Obs[:r.Carrier])
+	own := w.tagged(r.Obs[r.Carrier:r.N])
+	if own == nil && untagged != nil {
+		own = untagged
 		if data {
-			w.way(from, to).Untagged++
+			w.way(untagged, false).Untagged++
 		}
-		w.way(to, from).Incapable += incapable
-		return
 	}
+	if own != nil {
+		w.way(own, true).Incapable += incapable
+	}
+}
+
+// tagged counts a packet with a tag, and returns the tag; nil if there is none.
+func (w *ways) tagged(list []decode.Observation) *decode.Observation {
 	for i := range list {
 		if o := &list[i]; o.Kind == decode.Tag && o.Flags&(decode.Orphan|decode.HasAddrs) == decode.HasAddrs {
-			from, to := w.ends(o)
-			w.way(from, to).Tagged++
-			w.way(to, from).Incapable += incapable
-			return
+			w.way(o, false).Tagged++
+			return o
 		}
 	}
+	return nil
 }
 
-func (w *ways) ends(o *decode.Observation) (src, dst aggregate.GroupID) {
+// way returns the counts of a packet's groups, or of the opposite direction; beyond the maximum, counts
+// that are discarded.
+func (w *ways) way(o *decode.Observation, back bool) *Way {
 	from, to := o.Addrs()
-	return w.group(from), w.group(to)
-}
-
-// way returns the counts of two groups; beyond the maximum, counts that are discarded.
-func (w *ways) way(src, dst aggregate.GroupID) *Way {
-	k := groupPair{src, dst}
+	if back {
+		from, to = to, from
+	}
+	k := groupPair{w.group(from), w.group(to)}
 	one := w.counts[k]
 	if one == nil {
-		one = &Way{Src: src, Dst: dst}
+		one = &Way{Src: k.src, Dst: k.dst}
 		if len(w.counts) < maxWays {
 			w.counts[k] = one
 		}

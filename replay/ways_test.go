@@ -3,6 +3,7 @@ package replay_test
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -13,9 +14,12 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/replay"
 	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
@@ -82,7 +86,12 @@ func TestExaminedLinks(t *testing.T) {
 		cooked, dir := cfg, t.TempDir()
 		cooked.Files = nil
 		for _, path := range cfg.Files {
-			cooked.Files = append(cooked.Files, cook(t, dir, path, link))
+			cooked.Files = append(cooked.Files, rewrite(t, dir, path, link, func(frame []byte) []byte {
+				if link == capture.LinkSLL2 {
+					return slices.Concat(frame[12:14], make([]byte, 18), frame[14:])
+				}
+				return slices.Concat(make([]byte, 14), frame[12:])
+			}))
 		}
 		got, err := replay.Examine(t.Context(), cooked)
 		if err != nil {
@@ -102,8 +111,71 @@ func TestExaminedLinks(t *testing.T) {
 	}
 }
 
-// cook writes a capture of Ethernet to a folder with another link type, and returns its path.
-func cook(t *testing.T, dir, path string, link capture.LinkType) string {
+// TestExaminedMirrors: packets in mirror sessions count as if they had been captured themselves, whether or
+// not the packets around them have tags.
+func TestExaminedMirrors(t *testing.T) {
+	t.Parallel()
+	s, err := scenario.Named("pony")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Duration, s.CaptureUntagged = 100*time.Millisecond, true
+	var cfg replay.ExamineConfig
+	want := examine(t, s, func(c *replay.ExamineConfig) {
+		c.Group = c.Finding.Locator.(*fabric.Fabric).Group
+		cfg = *c
+	})
+	carried := uint64(0)
+	of := make(map[[2]aggregate.GroupID]replay.Way)
+	for _, w := range want.Ways {
+		of[[2]aggregate.GroupID{w.Src, w.Dst}] = w
+		carried += w.Tagged
+	}
+	if carried == 0 || want.Decoded.EmptyReflections == 0 {
+		t.Fatalf("%d packets with a tag, %d empty reflections: the test shows nothing", carried, want.Decoded.EmptyReflections)
+	}
+	tap := cfg.Tap
+	cfg.Tap = func(name string) window.Tap {
+		at := tap(name)
+		at.Mirrors = decode.Mirrors{ERSPAN: true}
+		return at
+	}
+	tpid := cfg.Decode.Domain.TPIDs()[0]
+	layout, _ := cfg.Decode.Domain.LayoutOf(tpid)
+	tag := append([]byte{byte(tpid >> 8), byte(tpid)}, make([]byte, layout.Format.DataLen())...)
+	for name, before := range map[string][]byte{"untagged": nil, "tagged": tag} {
+		mirrored, dir := cfg, t.TempDir()
+		mirrored.Files = nil
+		for _, path := range cfg.Files {
+			mirrored.Files = append(mirrored.Files, rewrite(t, dir, path, capture.LinkEthernet, func(frame []byte) []byte {
+				carrier := []byte{8, 0, 0x45, 0, 0, 0, 0, 0, 0, 0, 64, 47, 0, 0, 198, 51, 100, 1, 198, 51, 100, 2, 0, 0, 0x88, 0xbe}
+				binary.BigEndian.PutUint16(carrier[4:], uint16(24+len(frame)))
+				return slices.Concat(make([]byte, 12), before, carrier, frame)
+			}))
+		}
+		got, err := replay.Examine(t.Context(), mirrored)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known := 0
+		for _, w := range got.Ways {
+			if one, ok := of[[2]aggregate.GroupID{w.Src, w.Dst}]; ok {
+				known++
+				if w != one {
+					t.Errorf("%s: %+v, want %+v", name, w, one)
+				}
+			} else if before == nil || w.Untagged+w.Incapable > 0 {
+				t.Errorf("%s: %+v, which is of the packets around them", name, w)
+			}
+		}
+		if known != len(of) {
+			t.Errorf("%s: %d ways, want %d", name, known, len(of))
+		}
+	}
+}
+
+// rewrite writes a capture of Ethernet to a folder, with other frames of a link type, and returns its path.
+func rewrite(t *testing.T, dir, path string, link capture.LinkType, to func([]byte) []byte) string {
 	t.Helper()
 	r, err := capture.Open(path, capture.Options{})
 	if err != nil {
@@ -115,10 +187,9 @@ func cook(t *testing.T, dir, path string, link capture.LinkType) string {
 	var batch capture.Batch
 	for r.ReadBatch(&batch) == nil {
 		for _, f := range batch.Frames[:batch.N] {
-			etherType, rest := f.Data[12:14], f.Data[14:]
-			if f.Data = slices.Concat(make([]byte, 14), etherType, rest); link == capture.LinkSLL2 {
-				f.Data = slices.Concat(etherType, make([]byte, 18), rest)
-			}
+			cut := int(f.WireLen) - len(f.Data)
+			f.Data = to(f.Data)
+			f.WireLen = uint32(len(f.Data) + cut)
 			if err := w.Write(&f, ""); err != nil {
 				t.Fatal(err)
 			}
