@@ -245,7 +245,7 @@ func (r *Result) add(kind Kind) *Observation {
 	o := &r.Obs[r.N]
 	r.N++
 	o.Src, o.Dst = [16]byte{}, [16]byte{}
-	o.SrcPort, o.DstPort, o.Proto, o.Ack = 0, 0, 0, 0
+	o.SrcPort, o.DstPort, o.Proto, o.Ack, o.Flow = 0, 0, 0, 0, 0
 	o.Kind, o.Flags = kind, 0
 	return o
 }
@@ -292,12 +292,17 @@ func bareIP(c class, b []byte) (e endpoints, rest []byte, left int, ok bool) {
 	switch {
 	case c == ipv4 && len(b) >= ipv4Len:
 		n, total := int(b[0]&15)*4, int(be16(b[2:]))
+		if total == 0 {
+			total = noLength
+		}
 		if b[0]>>4 != 4 || n < ipv4Len || total < n || len(b) < n || be16(b[6:])&fragmentOffset != 0 {
 			return e, nil, 0, false
 		}
 		e, rest, left = endpoints{ip: b[:ipv4Len], proto: b[9]}, b[n:min(len(b), total)], total-n
 	case c == ipv6 && len(b) >= ipv6Len && b[0]>>4 == 6:
-		left = int(be16(b[4:]))
+		if left = int(be16(b[4:])); left == 0 && b[6] != protoNone {
+			left = noLength
+		}
 		e, rest = endpoints{ip: b[:ipv6Len], proto: b[6]}, b[ipv6Len:min(len(b), ipv6Len+left)]
 	default:
 		return e, nil, 0, false

@@ -146,6 +146,8 @@ func TestBare(t *testing.T) {
 		{"an acknowledgement", bareFrame(t, 4, layers.IPProtocolTCP, 0), false, true},
 		{"over UDP", bareFrame(t, 4, layers.IPProtocolUDP, 10), true, true},
 		{"over IPv6", bareFrame(t, 6, layers.IPProtocolTCP, 10), true, true},
+		{"before segmentation", withoutLength(bareFrame(t, 4, layers.IPProtocolTCP, 2000)), true, true},
+		{"before segmentation, over IPv6", withoutLength(bareFrame(t, 6, layers.IPProtocolTCP, 2000)), true, true},
 		{"padding is no data", append(bareFrame(t, 4, layers.IPProtocolTCP, 0), make([]byte, 6)...), false, true},
 		{"nothing", nil, false, false},
 	} {
@@ -177,6 +179,16 @@ func TestBare(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { d.DecodeUntagged(decode.Ethernet, frame, &o) }); n != 0 {
 		t.Errorf("%g allocations", n)
 	}
+}
+
+// withoutLength sets the length in an untagged frame's IP header to 0, as before segmentation offload.
+func withoutLength(frame []byte) []byte {
+	at := 14 + 2
+	if frame[14]>>4 == 6 {
+		at = 14 + 4
+	}
+	clear(frame[at : at+2])
+	return frame
 }
 
 // bareFrame returns a frame from an address that ends in 1 to one that ends in 2.

@@ -30,6 +30,7 @@ const (
 	protoGRE         = 47
 	protoESP         = 50
 	protoAH          = 51
+	protoNone        = 59 // nothing follows
 	protoDestination = 60
 	protoSCTP        = 132
 	protoMobility    = 135

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -57,6 +58,58 @@ func TestPadding(t *testing.T) {
 				t.Errorf("%s: breaks %q: %+v", name, broken(r), r.Counts)
 			}
 		}
+	}
+}
+
+// Packets whose IP header states no length, as before segmentation offload, are matched by all their bytes.
+func TestNoLength(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, layouts[0], 1)
+	before := l.send(2000)
+	after := l.forward(before)
+	want := l.judge(before, after).Counts
+	for _, list := range [][]flight{before, after} {
+		for i := range list {
+			list[i].ip = slices.Clone(list[i].ip)
+			at := 2
+			if list[i].ip[0]>>4 == 6 {
+				at = 4
+			}
+			clear(list[i].ip[at : at+2])
+		}
+	}
+	if r := l.judge(before, after); r.Counts != want || broken(r) != "" {
+		t.Errorf("breaks %q: %+v, with lengths %+v", broken(r), r.Counts, want)
+	}
+	d, err := decode.New(l.cfg.Decode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, seen := NewPacketIdentifier(d, 0, 1), make(map[uint64]bool)
+	for i := range before {
+		id, _, ok := k.Identify(l.frame(&before[i], 1))
+		seen[id] = true
+		f := l.forward(before[i : i+1])
+		if len(f) == 0 {
+			continue // lost
+		}
+		if later, _, _ := k.Identify(l.frame(&f[0], 1)); !ok || later != id {
+			t.Fatalf("packet %d: %x before the device, %x after it", i, id, later)
+		}
+	}
+	if len(seen) < len(before)*9/10 {
+		t.Errorf("%d packets have %d identities", len(before), len(seen))
+	}
+	s, err := NewScan(&l.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range before {
+		frame := l.frame(&before[i], 1)
+		s.Add(&Packet{Data: frame[:len(frame)-1], WireLen: uint32(len(frame))})
+	}
+	if cut, _ := s.Cut(); cut != uint64(len(before)) {
+		t.Errorf("%d of %d packets are cut, want all", cut, len(before))
 	}
 }
 

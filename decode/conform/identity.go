@@ -43,6 +43,7 @@ const (
 	protoTCP     = 6
 	protoUDP     = 17
 	protoDCCP    = 33
+	protoNone    = 59 // nothing follows the header of IPv6
 	protoSCTP    = 132
 	protoUDPLite = 136
 
@@ -85,7 +86,7 @@ type parts struct {
 // or of the payload, that were on the wire; padding and lengths in headers do not change it. ok is
 // false for a packet without anything to match by.
 func (i *identifier) of(etherType uint16, packet []byte, missing int, inner *decode.Transport) (id identity, length int, ok bool) {
-	p, isIP := i.split(etherType, packet)
+	p, isIP := i.split(etherType, packet, missing)
 	var ends uint64 // addresses, protocol and ports
 	if isIP {
 		addresses := p.fixed[:len(p.fixed)-5]
@@ -149,27 +150,35 @@ func (i *identifier) flow(p parts, ends uint64, inner *decode.Transport) uint64 
 	return ends
 }
 
-// split takes an IP packet apart. The fixed part is the addresses, the protocol, and four bytes
-// that distinguish packets of a flow.
-func (i *identifier) split(etherType uint16, b []byte) (p parts, ok bool) {
+// split takes an IP packet apart, of whose frame the capture left out missing bytes. The fixed part is
+// the addresses, the protocol, and four bytes that distinguish packets of a flow. A packet of length 0, as
+// before segmentation offload or in a jumbogram, ends with its frame.
+func (i *identifier) split(etherType uint16, b []byte, missing int) (p parts, ok bool) {
 	switch {
 	case etherType == etherIPv4 && len(b) >= ipv4Len && b[0]>>4 == 4:
 		header := int(b[0]&15) * 4
 		p.length, p.proto = binary.BigEndian.Uint16(b[2:]), b[9]
-		if header < ipv4Len || header > len(b) || int(p.length) < header {
+		total := int(p.length)
+		if total == 0 {
+			total = len(b) + missing
+		}
+		if header < ipv4Len || header > len(b) || total < header {
 			return p, false
 		}
 		p.fixed = append(i.scratch[:0], b[12:20]...)
 		p.fixed = append(p.fixed, p.proto)
 		p.fixed = append(p.fixed, b[4:8]...) // identification, fragment
-		p.claimed = int(p.length) - header
-		p.rest = b[header:min(len(b), int(p.length))]
+		p.claimed = total - header
+		p.rest = b[header:min(len(b), total)]
 		return p, true
 	case etherType == etherIPv6 && len(b) >= ipv6Len && b[0]>>4 == 6:
 		p.length, p.proto = binary.BigEndian.Uint16(b[4:]), b[6]
 		p.fixed = append(i.scratch[:0], b[8:40]...)
 		p.fixed = append(p.fixed, p.proto, 0, b[1]&0x0f, b[2], b[3]) // flow label
 		p.claimed = int(p.length)
+		if p.length == 0 && p.proto != protoNone {
+			p.claimed = len(b) - ipv6Len + missing
+		}
 		p.rest = b[ipv6Len:min(len(b), ipv6Len+p.claimed)]
 		return p, true
 	}
@@ -348,10 +357,11 @@ func (s *Scan) Add(p *Packet) {
 		s.trimmed = s.trimmed || slices.ContainsFunc(s.result.Obs[:s.result.N], func(o decode.Observation) bool { return o.Tag.D })
 	}
 	etherType, packet, ok := s.decoder.Network(decode.Ethernet, p.Data)
-	if !ok || len(p.Data) >= int(p.WireLen) {
+	missing := int(p.WireLen) - len(p.Data)
+	if !ok || missing <= 0 {
 		return
 	}
-	parts, ok := s.id.split(etherType, packet)
+	parts, ok := s.id.split(etherType, packet, missing)
 	var cut bool // before the innermost header is complete
 	if inner, found := s.decoder.Transport(); payload && found {
 		parts, ok = innermost(parts, &inner)
