@@ -46,7 +46,7 @@ type Windows struct {
 	FineHeavyOnly   bool       `yaml:"fine_heavy_only" help:"keep rows below 1s only where something was heavy"`
 	MaxKeys         Quantity   `yaml:"max_keys,omitempty" range:"1..2097152" default:"1048576, fewer under a memory limit" help:"series that each stream of a tap counts at a time, of which a row has one or several; observations of further ones go to overflow rows, which keep totals exact"`
 	LocateUntouched bool       `yaml:"locate_untouched" help:"use locator metadata where S is the initial value: for fabrics whose first hop may write that value"`
-	UDPRepeat       Duration   `yaml:"udp_repeat" range:"0s..1m" help:"a reflection over UDP, without an acknowledgement number, is a repeat if its flow had one with the same fields within this time before; 0s counts all"`
+	UDPRepeat       Duration   `yaml:"udp_repeat" range:"0s..1m" help:"a reflection over UDP, without an acknowledgement number, is a repeat if the previous one of its flow and signal had the same fields, and these last counted within this time before; 0s counts all"`
 }
 
 func defaultWindows() Windows {
