@@ -113,6 +113,30 @@ func TestNoLength(t *testing.T) {
 	}
 }
 
+// Devices on the way change hop-by-hop options, such as those of in-situ OAM, and options of IPv4.
+func TestOptionsOnTheWay(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, layouts[0], 1)
+	before := l.send(2000)
+	after := l.forward(before)
+	want := l.judge(before, after).Counts
+	for changes, list := range [][]flight{before, after} {
+		for i := range list {
+			ip, changed := list[i].ip, byte(changes*i)
+			if ip[0]>>4 == 4 {
+				list[i].ip = slices.Concat(ip[:ipv4Len], []byte{0x44, 8, changed, 0, 0, 0, 0, changed}, ip[ipv4Len:])
+				list[i].ip[0], list[i].ip[3] = 0x47, ip[3]+8
+				continue
+			}
+			list[i].ip = slices.Concat(ip[:ipv6Len], []byte{ip[6], 0, 0x31, 4, 0, changed, 0, 0}, ip[ipv6Len:])
+			list[i].ip[5], list[i].ip[6] = ip[5]+8, 0
+		}
+	}
+	if r := l.judge(before, after); r.Counts != want || broken(r) != "" {
+		t.Errorf("breaks %q: %+v, without options %+v", broken(r), r.Counts, want)
+	}
+}
+
 // A change of any bit of one tag that a device must not change is found.
 func TestEveryBitIsFound(t *testing.T) {
 	t.Parallel()

@@ -40,12 +40,13 @@ const (
 
 	moreFragments, fragmentOffset = 0x2000, 0x1fff // of IPv4
 
-	protoTCP     = 6
-	protoUDP     = 17
-	protoDCCP    = 33
-	protoNone    = 59 // nothing follows the header of IPv6
-	protoSCTP    = 132
-	protoUDPLite = 136
+	protoHopByHop = 0
+	protoTCP      = 6
+	protoUDP      = 17
+	protoDCCP     = 33
+	protoNone     = 59 // nothing follows the header of IPv6
+	protoSCTP     = 132
+	protoUDPLite  = 136
 
 	ipv4Len = 20
 	ipv6Len = 40
@@ -77,7 +78,7 @@ type parts struct {
 	fixed   []byte // of the IP header, without its length
 	length  uint16 // of the packet, from its header
 	proto   uint8
-	rest    []byte // all behind the IP header, without padding
+	rest    []byte // all behind the IP header with its options, without padding
 	claimed int    // length of rest according to the header
 }
 
@@ -173,16 +174,28 @@ func (i *identifier) split(etherType uint16, b []byte, missing int) (p parts, ok
 		return p, true
 	case etherType == etherIPv6 && len(b) >= ipv6Len && b[0]>>4 == 6:
 		p.length, p.proto = binary.BigEndian.Uint16(b[4:]), b[6]
-		p.fixed = append(i.scratch[:0], b[8:40]...)
-		p.fixed = append(p.fixed, p.proto, 0, b[1]&0x0f, b[2], b[3]) // flow label
 		p.claimed = int(p.length)
 		if p.length == 0 && p.proto != protoNone {
 			p.claimed = len(b) - ipv6Len + missing
 		}
 		p.rest = b[ipv6Len:min(len(b), ipv6Len+p.claimed)]
+		p.skipHopByHop()
+		p.fixed = append(i.scratch[:0], b[8:40]...)
+		p.fixed = append(p.fixed, p.proto, 0, b[1]&0x0f, b[2], b[3]) // flow label
 		return p, true
 	}
 	return p, false
+}
+
+// skipHopByHop removes the options that devices on the way process (RFC 8200, section 4.3), and may change,
+// like those of IPv4.
+func (p *parts) skipHopByHop() {
+	if p.proto != protoHopByHop || len(p.rest) < 2 {
+		return
+	}
+	if n := (int(p.rest[1]) + 1) * 8; n <= len(p.rest) {
+		p.proto, p.rest, p.claimed = p.rest[0], p.rest[n:], p.claimed-n
+	}
 }
 
 // firstFragment reports whether the packet is the first fragment of an IPv4 packet.
