@@ -292,6 +292,10 @@ func (e *examiner) frame(ctx context.Context, f *capture.Frame, b *packets) erro
 	if e.ways != nil {
 		e.ways.count(&e.result, untagged, data, e.decoder.Counters(), tap.Place == finding.Receiver)
 	}
+	from := 0
+	if tap.Place != finding.Receiver { // where the switch mirrors, and not the place of the packet around the frame
+		from = e.result.Carrier
+	}
 	for i := range e.result.N {
 		o := &e.result.Obs[i]
 		window.SetCaptureFields(o, f)
@@ -302,12 +306,14 @@ func (e *examiner) frame(ctx context.Context, f *capture.Frame, b *packets) erro
 			}
 			e.out.From, e.out.To = min(e.out.From, o.TimeNS), max(e.out.To, o.TimeNS)
 		}
-		e.detector.Observe(&tap.Tap, o)
+		if i >= from {
+			e.detector.Observe(&tap.Tap, o)
+		}
 	}
 	if tap.windows == nil {
 		return nil
 	}
-	return tap.windows.Add(ctx, e.result.Obs[:e.result.N])
+	return tap.windows.Add(ctx, e.result.Obs[from:e.result.N])
 }
 
 // frameOf returns the detector's view of the frame that was decoded last. data is the mirrored

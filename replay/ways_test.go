@@ -78,10 +78,6 @@ func TestExaminedLinks(t *testing.T) {
 	if len(want.Findings) == 0 || want.Findings[0].Kind != finding.StrippedFlows {
 		t.Errorf("no tags are stripped: %+v", want.Findings)
 	}
-	sorted := func(list []replay.Way) []replay.Way {
-		slices.SortFunc(list, func(a, b replay.Way) int { return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst)) })
-		return list
-	}
 	for _, link := range []capture.LinkType{capture.LinkSLL, capture.LinkSLL2} {
 		cooked, dir := cfg, t.TempDir()
 		cooked.Files = nil
@@ -112,7 +108,7 @@ func TestExaminedLinks(t *testing.T) {
 }
 
 // TestExaminedMirrors: packets in mirror sessions count as if they had been captured themselves, whether or
-// not the packets around them have tags.
+// not the packets around them have tags, which are not at the tap's place.
 func TestExaminedMirrors(t *testing.T) {
 	t.Parallel()
 	s, err := scenario.Named("pony")
@@ -121,57 +117,69 @@ func TestExaminedMirrors(t *testing.T) {
 	}
 	s.Duration, s.CaptureUntagged = 100*time.Millisecond, true
 	var cfg replay.ExamineConfig
-	want := examine(t, s, func(c *replay.ExamineConfig) {
+	examine(t, s, func(c *replay.ExamineConfig) {
 		c.Group = c.Finding.Locator.(*fabric.Fabric).Group
 		cfg = *c
 	})
-	carried := uint64(0)
-	of := make(map[[2]aggregate.GroupID]replay.Way)
-	for _, w := range want.Ways {
-		of[[2]aggregate.GroupID{w.Src, w.Dst}] = w
-		carried += w.Tagged
-	}
-	if carried == 0 || want.Decoded.EmptyReflections == 0 {
-		t.Fatalf("%d packets with a tag, %d empty reflections: the test shows nothing", carried, want.Decoded.EmptyReflections)
-	}
-	tap := cfg.Tap
-	cfg.Tap = func(name string) window.Tap {
-		at := tap(name)
-		at.Mirrors = decode.Mirrors{ERSPAN: true}
-		return at
-	}
 	tpid := cfg.Decode.Domain.TPIDs()[0]
 	layout, _ := cfg.Decode.Domain.LayoutOf(tpid)
 	tag := append([]byte{byte(tpid >> 8), byte(tpid)}, make([]byte, layout.Format.DataLen())...)
-	for name, before := range map[string][]byte{"untagged": nil, "tagged": tag} {
-		mirrored, dir := cfg, t.TempDir()
-		mirrored.Files = nil
-		for _, path := range cfg.Files {
-			mirrored.Files = append(mirrored.Files, rewrite(t, dir, path, capture.LinkEthernet, func(frame []byte) []byte {
-				carrier := []byte{8, 0, 0x45, 0, 0, 0, 0, 0, 0, 0, 64, 47, 0, 0, 198, 51, 100, 1, 198, 51, 100, 2, 0, 0, 0x88, 0xbe}
-				binary.BigEndian.PutUint16(carrier[4:], uint16(24+len(frame)))
-				return slices.Concat(make([]byte, 12), before, carrier, frame)
-			}))
-		}
-		got, err := replay.Examine(t.Context(), mirrored)
-		if err != nil {
-			t.Fatal(err)
-		}
-		known := 0
-		for _, w := range got.Ways {
-			if one, ok := of[[2]aggregate.GroupID{w.Src, w.Dst}]; ok {
-				known++
-				if w != one {
-					t.Errorf("%s: %+v, want %+v", name, w, one)
-				}
-			} else if before == nil || w.Untagged+w.Incapable > 0 {
-				t.Errorf("%s: %+v, which is of the packets around them", name, w)
-			}
-		}
-		if known != len(of) {
-			t.Errorf("%s: %d ways, want %d", name, known, len(of))
+	carriedIn := func(around []byte) func([]byte) []byte {
+		return func(frame []byte) []byte {
+			carrier := []byte{8, 0, 0x45, 0, 0, 0, 0, 0, 0, 0, 64, 47, 0, 0, 198, 51, 100, 1, 198, 51, 100, 2, 0, 0, 0x88, 0xbe}
+			binary.BigEndian.PutUint16(carrier[4:], uint16(24+len(frame)))
+			return slices.Concat(make([]byte, 12), around, carrier, frame)
 		}
 	}
+	for place, ways := range map[string]bool{"receiver": true, "sender": false} {
+		for name, around := range map[string][]byte{"untagged": nil, "tagged": tag} {
+			bare, mirrored, dir := cfg, cfg, t.TempDir()
+			bare.Tap = func(string) window.Tap { return window.TapAt(place, 1) }
+			mirrored.Tap = func(string) window.Tap {
+				at := window.TapAt(place, 1)
+				at.Mirrors = decode.Mirrors{ERSPAN: true}
+				return at
+			}
+			mirrored.Files = nil
+			for _, path := range cfg.Files {
+				mirrored.Files = append(mirrored.Files, rewrite(t, dir, path, capture.LinkEthernet, carriedIn(around)))
+			}
+			want, err := replay.Examine(t.Context(), bare)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := replay.Examine(t.Context(), mirrored)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ways == (len(want.Ways) == 0) || place == "sender" && len(want.Findings) == 0 || want.Decoded.EmptyReflections == 0 {
+				t.Fatalf("%s: %d ways, %d findings: the test shows nothing", place, len(want.Ways), len(want.Findings))
+			}
+			if diff := gocmp.Diff(kinds(want.Findings), kinds(got.Findings)); place == "sender" && diff != "" {
+				t.Errorf("%s, %s: findings (-bare +mirrored)\n%s", place, name, diff)
+			}
+			carriers := slices.IndexFunc(got.Ways, func(w replay.Way) bool { return w.Src == aggregate.UnknownGroup && w.Tagged > 0 })
+			if carriers >= 0 && around != nil {
+				got.Ways = slices.Delete(got.Ways, carriers, carriers+1)
+			}
+			if diff := gocmp.Diff(sorted(want.Ways), sorted(got.Ways)); diff != "" {
+				t.Errorf("%s, %s: ways (-bare +mirrored)\n%s", place, name, diff)
+			}
+		}
+	}
+}
+
+// kinds returns the kinds and subjects of findings.
+func kinds(list []finding.Finding) (names []string) {
+	for i := range list {
+		names = append(names, list[i].Kind.String()+" of "+list[i].Subject)
+	}
+	return names
+}
+
+func sorted(list []replay.Way) []replay.Way {
+	slices.SortFunc(list, func(a, b replay.Way) int { return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst)) })
+	return list
 }
 
 // rewrite writes a capture of Ethernet to a folder, with other frames of a link type, and returns its path.

@@ -274,6 +274,12 @@ func (s *Shard) reject(i int) (aggregate.Rejection, bool) {
 	return aggregate.RejectRepeat, o.Kind == decode.Reflection && s.repeats.seen(i)
 }
 
+// refusePlace counts an observation that the shard must not see, since the tap's place is not its own.
+func (s *Shard) refusePlace() {
+	s.counts.In += s.cfg.Weight
+	s.counts.Rejected[aggregate.RejectPlace] += s.cfg.Weight
+}
+
 // enqueue makes pending items of the batch's observations in [from, to). Their layouts must exist.
 func (s *Shard) enqueue(from, to int, slot uint32) {
 	if s.pending+to-from > pendingItems {

@@ -179,6 +179,9 @@ func (l *Stream) addOdd(f *capture.Frame, obs *[decode.MaxObservations]decode.Ob
 		r.Obs = obs[:]
 		l.decoder.DecodeFrame(decode.Framing{Link: l.origin.Link, Mirrors: l.tap.Mirrors}, &in, r)
 		n, reason = r.N, r.Reason
+		if r.Carrier > 0 && l.shard.refused[decode.Tag] != 0 {
+			n = l.refuseCarrier(obs[:n], r.Carrier)
+		}
 	}
 	l.tally.Frames[reason]++
 	for i := range obs[:n] {
@@ -188,6 +191,22 @@ func (l *Stream) addOdd(f *capture.Frame, obs *[decode.MaxObservations]decode.Ob
 		l.tally.Found.add(o)
 	}
 	l.n += n
+}
+
+// refuseCarrier rejects the first tags of a frame, of the packet around a mirrored frame, at a tap that does not
+// see whole paths: its place is where the switch mirrors, and not that packet's. It returns the number of
+// the observations that it leaves in obs.
+func (l *Stream) refuseCarrier(obs []decode.Observation, tags int) (n int) {
+	for i := range obs {
+		if i < tags && obs[i].Flags&decode.Orphan == 0 {
+			l.tally.Found.add(&obs[i])
+			l.shard.refusePlace()
+			continue
+		}
+		obs[n] = obs[i]
+		n++
+	}
+	return n
 }
 
 // Frames are compared with those shortly before them during 2 ms of each 537 ms. The comparison

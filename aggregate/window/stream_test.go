@@ -195,6 +195,36 @@ func TestMirrors(t *testing.T) {
 	}
 }
 
+// TestCarrierElsewhere: the place of a tap is that of mirrored frames. At a sender, a tag around one is no tag that
+// a sender forged.
+func TestCarrierElsewhere(t *testing.T) {
+	domain, err := csig.DefaultSpec().Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := carrying(47, []byte{0, 0, 0x88, 0xbe}, frame(0x99, 0x00, 0x2f, 0x80, 0x08, 0x00)) // an initial value
+	f.Data = slices.Insert(f.Data, 12, 0x99, 0x00, 0x2b, 0x86)
+	for place, refused := range map[string]uint64{"receiver": 0, "sender": 2, "mid": 2} {
+		settings := window.Settings{Decode: decode.Config{Domain: domain}, Resolver: fabric.None(domain)}
+		settings.Finding = &finding.Config{Domain: domain, Locator: fabric.None(domain)}
+		tap := window.TapAt(place, 3)
+		tap.Mirrors = decode.Mirrors{ERSPAN: true}
+		s, err := window.NewStream(&settings, tap, window.Origin{File: "mirrored", Link: decode.Ethernet}, nothing{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(s.Add(t.Context(), []capture.Frame{*f, *f}), s.Flush(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		if c := s.Counts(); c.In != 4*3 || c.Rejected[aggregate.RejectPlace] != 2*refused*3 {
+			t.Errorf("%s: %+v", place, c)
+		}
+		if found := s.Findings(); len(found) > 0 {
+			t.Errorf("%s: found %+v", place, found)
+		}
+	}
+}
+
 // cooked returns the frame in a capture on all interfaces.
 func cooked(f *capture.Frame) *capture.Frame {
 	f.Data = slices.Insert(f.Data[12:], 0, make([]byte, 14)...)
