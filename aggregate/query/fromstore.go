@@ -7,19 +7,17 @@ import (
 	"sync"
 	"time"
 
-	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/store"
-	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // FromStore reads from ClickHouse, Metered. The store must outlive the reader. Requests to one
 // reader share some of the rows that it reads.
 func FromStore(s *store.Store) Reader { return Metered(storeReader{s, &restored{}}, time.Now) }
 
-// storeReader maps the store's errors to those that a client can fix.
+// storeReader answers with the store's own methods, and knows the topology.
 type storeReader struct {
-	store    *store.Store
+	*store.Store
 	topology *restored
 }
 
@@ -30,35 +28,11 @@ type restored struct {
 	fabric *fabric.Fabric // nil if neither the text nor an earlier one has one
 }
 
-// Extent implements Catalog.
-func (r storeReader) Extent(ctx context.Context) (Extent, error) {
-	e, err := r.store.Extent(ctx)
-	return e, asked(err)
-}
-
-// Signals implements Catalog.
-func (r storeReader) Signals(ctx context.Context, q Question) ([]csig.Signal, error) {
-	list, err := r.store.Signals(ctx, q)
-	return list, asked(err)
-}
-
-// Groups implements Catalog.
-func (r storeReader) Groups(ctx context.Context) ([]fabric.Group, error) {
-	list, err := r.store.Groups(ctx)
-	return list, asked(err)
-}
-
-// Locations implements Catalog.
-func (r storeReader) Locations(ctx context.Context) ([]fabric.Location, error) {
-	list, err := r.store.Locations(ctx)
-	return list, asked(err)
-}
-
 // Topology implements Wired: it is in the last stored configuration with a fabric file.
 func (r storeReader) Topology(ctx context.Context) (*fabric.Fabric, error) {
-	text, err := r.store.LatestEpoch(ctx)
+	text, err := r.LatestEpoch(ctx)
 	if err != nil {
-		return nil, asked(err)
+		return nil, err
 	}
 	r.topology.mu.Lock()
 	defer r.topology.mu.Unlock()
@@ -67,9 +41,9 @@ func (r storeReader) Topology(ctx context.Context) (*fabric.Fabric, error) {
 	}
 	f := restore(text)
 	if f == nil {
-		with, err := r.store.LatestEpochWith(ctx, fabric.RestoreLine)
+		with, err := r.LatestEpochWith(ctx, fabric.RestoreLine)
 		if err != nil {
-			return nil, asked(err)
+			return nil, err
 		}
 		f = restore(with)
 	}
@@ -97,66 +71,6 @@ func (r storeReader) Peers(ctx context.Context) (map[string]string, error) {
 		peers[port.Name] = port.Peer
 	}
 	return peers, nil
-}
-
-// Cells implements Analytics.
-func (r storeReader) Cells(ctx context.Context, q Question) ([]aggregate.CellStats, error) {
-	list, err := r.store.Cells(ctx, q)
-	return list, asked(err)
-}
-
-// CellWindows implements Analytics.
-func (r storeReader) CellWindows(ctx context.Context, q Question) ([]aggregate.CellWindow, error) {
-	list, err := r.store.CellWindows(ctx, q)
-	return list, asked(err)
-}
-
-// EachCellWindow implements Analytics.
-func (r storeReader) EachCellWindow(ctx context.Context, q Question, n int, f func(*aggregate.CellWindow) error) (more bool, err error) {
-	more, err = r.store.EachCellWindow(ctx, q, n, f)
-	return more, asked(err)
-}
-
-// LocationWindows implements Analytics.
-func (r storeReader) LocationWindows(ctx context.Context, q Question) ([]aggregate.LocationWindow, error) {
-	list, err := r.store.LocationWindows(ctx, q)
-	return list, asked(err)
-}
-
-// TopLocations implements Analytics.
-func (r storeReader) TopLocations(ctx context.Context, q Question, n int) ([]aggregate.LocationStats, error) {
-	list, err := r.store.TopLocations(ctx, q, n)
-	return list, asked(err)
-}
-
-// CellLocations implements Analytics.
-func (r storeReader) CellLocations(ctx context.Context, q Question) ([]aggregate.CellLocation, error) {
-	list, err := r.store.CellLocations(ctx, q)
-	return list, asked(err)
-}
-
-// Flows implements Records.
-func (r storeReader) Flows(ctx context.Context, q FlowQuestion) ([]FlowTotal, error) {
-	list, err := r.store.Flows(ctx, q)
-	return list, asked(err)
-}
-
-// Findings implements Records.
-func (r storeReader) Findings(ctx context.Context, q FindingQuestion) ([]FindingRow, error) {
-	list, err := r.store.Findings(ctx, q)
-	return list, asked(err)
-}
-
-// Missing implements Records.
-func (r storeReader) Missing(ctx context.Context, from, to time.Time, length time.Duration) ([]Span, error) {
-	list, err := r.store.Missing(ctx, from, to, length)
-	return list, asked(err)
-}
-
-// CountProducers implements Records.
-func (r storeReader) CountProducers(ctx context.Context, from, to time.Time) (ProducerCounts, error) {
-	c, err := r.store.CountProducers(ctx, from, to)
-	return c, asked(err)
 }
 
 // asked separates errors that the client can fix from failures.

@@ -89,7 +89,8 @@ func (l *latest[T]) get(ctx context.Context, now func() time.Time, age time.Dura
 	return v, err
 }
 
-// meter reads on the budget of a request; count is the number of rows to charge for.
+// meter reads on the budget of a request; count is the number of rows to charge for. Errors of a
+// store become those of this package.
 func meter[T any](ctx context.Context, from func(context.Context) (T, error), count func(T) int) (v T, err error) {
 	budget := edge.BudgetOf(ctx)
 	if err := budget.Check(); err != nil {
@@ -99,7 +100,7 @@ func meter[T any](ctx context.Context, from func(context.Context) (T, error), co
 	v, err = from(ctx)
 	budget.ChargeTime(time.Since(begin))
 	budget.ChargeRows(count(v))
-	return v, err
+	return v, asked(err)
 }
 
 // rows is meter for the rows that answer a question.
