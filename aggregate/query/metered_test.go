@@ -56,8 +56,8 @@ func TestMetered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	counting := &querytest.Counting{Reader: querytest.Fabric(2, 2)}
-	r := query.Metered(counting, time.Now)
+	memory := querytest.Fabric(2, 2)
+	r := query.Metered(memory, time.Now)
 	server.Guard(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 		for name, err := range everyMethod(q.Context(), r) {
 			if err != nil {
@@ -65,11 +65,11 @@ func TestMetered(t *testing.T) {
 			}
 		}
 	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
-	if s := server.Stats(); s.Rows == 0 || s.StoreTime <= 0 || counting.Count() != 15 {
-		t.Errorf("charged %d rows and %s for %d reads", s.Rows, s.StoreTime, counting.Count())
+	if s := server.Stats(); s.Rows == 0 || s.StoreTime <= 0 || memory.Calls() != 15 {
+		t.Errorf("charged %d rows and %s for %d reads", s.Rows, s.StoreTime, memory.Calls())
 	}
-	counting = &querytest.Counting{Reader: querytest.Fabric(2, 2)}
-	r = query.Metered(counting, time.Now)
+	memory = querytest.Fabric(2, 2)
+	r = query.Metered(memory, time.Now)
 	edgetest.Limited(t, 1500*time.Millisecond, http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 		for name, err := range everyMethod(q.Context(), r) {
 			var limited *edge.LimitError
@@ -78,7 +78,7 @@ func TestMetered(t *testing.T) {
 			}
 		}
 	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
-	if n := counting.Count(); n != 0 {
+	if n := memory.Calls(); n != 0 {
 		t.Errorf("%d reads for a client without a budget", n)
 	}
 }
@@ -86,8 +86,8 @@ func TestMetered(t *testing.T) {
 // TestMeteredReadsOnce: the common reads of all answers happen once in a while, and a client
 // without a budget gets the previous result.
 func TestMeteredReadsOnce(t *testing.T) {
-	counting, now := &querytest.Counting{Reader: querytest.Fabric(2, 2)}, time.Unix(1e9, 0)
-	r := query.Metered(counting, func() time.Time { return now })
+	memory, now := querytest.Fabric(2, 2), time.Unix(1e9, 0)
+	r := query.Metered(memory, func() time.Time { return now })
 	begin := func(ctx context.Context) {
 		t.Helper()
 		var groups []fabric.Group
@@ -102,17 +102,17 @@ func TestMeteredReadsOnce(t *testing.T) {
 	for range 100 {
 		begin(t.Context())
 	}
-	if n := counting.Count(); n != 2 {
+	if n := memory.Calls(); n != 2 {
 		t.Errorf("%d reads for 100 requests, want one of each list", n)
 	}
 	now = now.Add(time.Second)
 	edgetest.Limited(t, time.Second, http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { begin(q.Context()) })).
 		ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
-	if n := counting.Count(); n != 2 {
+	if n := memory.Calls(); n != 2 {
 		t.Errorf("%d reads, want none for a client without a budget", n)
 	}
 	begin(t.Context())
-	if n := counting.Count(); n != 4 {
+	if n := memory.Calls(); n != 4 {
 		t.Errorf("%d reads, want each list again", n)
 	}
 }

@@ -107,12 +107,12 @@ func TestEndpointsAreMetered(t *testing.T) {
 	all := endpoints()
 	checkEndpoints(t, all)
 	for _, e := range all {
-		counting := &querytest.Counting{Reader: querytest.Fabric(2, 4)}
-		h := meteredHandler(t, counting)
+		memory := querytest.Fabric(2, 4)
+		h := meteredHandler(t, memory)
 		limited := edgetest.Limited(t, time.Second, h)
 		w := httptest.NewRecorder()
 		limited.ServeHTTP(w, e.request())
-		if n := counting.Count(); n != 0 || e.each >= 0 && w.Code != http.StatusTooManyRequests && !strings.Contains(w.Body.String(), "resource_exhausted") {
+		if n := memory.Calls(); n != 0 || e.each >= 0 && w.Code != http.StatusTooManyRequests && !strings.Contains(w.Body.String(), "resource_exhausted") {
 			t.Errorf("%s: %d reads for a client without a budget, status %d: %.200s", e.path, n, w.Code, w.Body)
 		}
 		if path := strings.ToLower(e.path); strings.HasSuffix(path, "/watch") || strings.HasSuffix(path, "/changes") {
@@ -127,7 +127,7 @@ func TestEndpointsAreMetered(t *testing.T) {
 			}
 		}
 		const beginning = 4 // extent, groups, locations, peers
-		if n := counting.Count(); n > beginning+requests*max(e.each, 0) || e.each >= 0 && n == 0 {
+		if n := memory.Calls(); n > beginning+requests*max(e.each, 0) || e.each >= 0 && n == 0 {
 			t.Errorf("%s: %d reads for %d requests, want at most %d each, and what all begin with once", e.path, n, requests, e.each)
 		}
 	}
@@ -135,11 +135,11 @@ func TestEndpointsAreMetered(t *testing.T) {
 
 // meteredHandler serves all endpoints over a reader, with a clock that advances slightly: no two
 // answers have the same time.
-func meteredHandler(t *testing.T, counting *querytest.Counting) http.Handler {
+func meteredHandler(t *testing.T, memory *querytest.Memory) http.Handler {
 	t.Helper()
 	var looked atomic.Int64
 	now := func() time.Time { return begin.Add(time.Duration(looked.Add(1))) }
-	reader := query.Metered(counting, now)
+	reader := query.Metered(memory, now)
 	s := newServed(t, 4, func(c *api.Config) { c.Reader, c.Names, c.Now = reader, nil, now })
 	s.window(t, 0)
 	mux := http.NewServeMux()
@@ -172,7 +172,7 @@ func checkEndpoints(t *testing.T, list []endpoint) {
 		}
 	}
 	w := httptest.NewRecorder()
-	meteredHandler(t, &querytest.Counting{Reader: querytest.Fabric(2, 4)}).ServeHTTP(w, httptest.NewRequest("GET", alto.Directory, nil))
+	meteredHandler(t, querytest.Fabric(2, 4)).ServeHTTP(w, httptest.NewRequest("GET", alto.Directory, nil))
 	var directory struct {
 		Resources map[string]struct{ URI string }
 	}

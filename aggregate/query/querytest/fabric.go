@@ -52,6 +52,7 @@ type maker struct {
 // Peers returns the peers in Fabric: every leaf's uplink goes to the spine with its number, and
 // every spine's downlink to the leaf.
 func (m *Memory) Peers(context.Context) (map[string]string, error) {
+	m.calls.Add(1)
 	out := map[string]string{}
 	for _, l := range m.LocationRows {
 		_, port, _ := strings.Cut(l.Name, ":")

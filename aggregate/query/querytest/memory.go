@@ -12,6 +12,7 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -32,8 +33,8 @@ type Row struct {
 	aggregate.Sums
 }
 
-// Memory is a query.Reader over Rows. It is safe for concurrent use while its fields do not
-// change.
+// Memory is a query.Reader over Rows that counts its calls. It is safe for concurrent use while its
+// fields do not change.
 type Memory struct {
 	Resolution   time.Duration
 	Rows         []Row
@@ -44,10 +45,16 @@ type Memory struct {
 	FindingRows []query.FindingRow
 	Gaps        []query.Span
 	Producers   query.ProducerCounts
+
+	calls atomic.Int64
 }
+
+// Calls is the number of calls.
+func (m *Memory) Calls() int { return int(m.calls.Load()) }
 
 // Extent covers all rows.
 func (m *Memory) Extent(context.Context) (query.Extent, error) {
+	m.calls.Add(1)
 	if len(m.Rows) == 0 {
 		return query.Extent{}, nil
 	}
@@ -66,6 +73,7 @@ func (m *Memory) Extent(context.Context) (query.Extent, error) {
 
 // Signals returns the signals of the rows in a range, whatever their resolution.
 func (m *Memory) Signals(_ context.Context, q query.Question) ([]csig.Signal, error) {
+	m.calls.Add(1)
 	signals := map[csig.Signal]bool{}
 	for _, r := range m.Rows {
 		if r.Window >= q.From.UnixNano() && r.Window < q.To.UnixNano() {
@@ -77,16 +85,19 @@ func (m *Memory) Signals(_ context.Context, q query.Question) ([]csig.Signal, er
 
 // Groups returns GroupRows.
 func (m *Memory) Groups(context.Context) ([]fabric.Group, error) {
+	m.calls.Add(1)
 	return slices.Clone(m.GroupRows), nil
 }
 
 // Locations returns LocationRows.
 func (m *Memory) Locations(context.Context) ([]fabric.Location, error) {
+	m.calls.Add(1)
 	return slices.Clone(m.LocationRows), nil
 }
 
 // Cells folds all windows into one.
 func (m *Memory) Cells(_ context.Context, q query.Question) (list []aggregate.CellStats, err error) {
+	m.calls.Add(1)
 	for _, c := range m.cells(q, func(int64) int64 { return 0 }, aggregate.LaterHalf(q.From.UnixNano(), q.To.UnixNano())) {
 		list = append(list, c.CellStats)
 	}
@@ -95,12 +106,14 @@ func (m *Memory) Cells(_ context.Context, q query.Question) (list []aggregate.Ce
 
 // CellWindows folds rows into windows of the step.
 func (m *Memory) CellWindows(_ context.Context, q query.Question) ([]aggregate.CellWindow, error) {
+	m.calls.Add(1)
 	return m.cells(q, bucket(q), math.MaxInt64), nil
 }
 
 // EachCellWindow passes the rows of CellWindows in their order.
-func (m *Memory) EachCellWindow(ctx context.Context, q query.Question, n int, f func(*aggregate.CellWindow) error) (bool, error) {
-	rows, _ := m.CellWindows(ctx, q)
+func (m *Memory) EachCellWindow(_ context.Context, q query.Question, n int, f func(*aggregate.CellWindow) error) (bool, error) {
+	m.calls.Add(1)
+	rows := m.cells(q, bucket(q), math.MaxInt64)
 	slices.SortFunc(rows, aggregate.CompareCellWindows)
 	for i := range rows {
 		if i == n {
@@ -116,6 +129,7 @@ func (m *Memory) EachCellWindow(ctx context.Context, q query.Question, n int, f 
 // LocationWindows counts per location and window of the step. Untouched observations have
 // aggregate.NoLocation.
 func (m *Memory) LocationWindows(_ context.Context, q query.Question) ([]aggregate.LocationWindow, error) {
+	m.calls.Add(1)
 	type key struct {
 		start    int64
 		location aggregate.LocationID
@@ -137,6 +151,7 @@ func (m *Memory) LocationWindows(_ context.Context, q query.Question) ([]aggrega
 
 // TopLocations counts heavy observations per location.
 func (m *Memory) TopLocations(_ context.Context, q query.Question, n int) ([]aggregate.LocationStats, error) {
+	m.calls.Add(1)
 	totals, lift := map[aggregate.LocationID]aggregate.LocationStats{}, m.lift(q.Level)
 	type cellLocation struct {
 		src, dst aggregate.GroupID
@@ -277,6 +292,7 @@ func inside(p netip.Prefix, a netip.Addr) bool { return !p.IsValid() || p.Contai
 
 // Flows returns the matching FlowRows, each of one window.
 func (m *Memory) Flows(_ context.Context, q query.FlowQuestion) (list []query.FlowTotal, err error) {
+	m.calls.Add(1)
 	for _, f := range m.FlowRows {
 		if f.Signal != q.Signal || f.Window.Before(q.From) || !f.Window.Before(q.To) || q.Kind != 0 && f.Kind != q.Kind || f.Heavy < q.MinHeavy ||
 			!among(q.SrcGroups, f.SrcGroup) || !among(q.DstGroups, f.DstGroup) || !inside(q.Src, f.Src) || !inside(q.Dst, f.Dst) {
@@ -290,6 +306,7 @@ func (m *Memory) Flows(_ context.Context, q query.FlowQuestion) (list []query.Fl
 
 // Findings returns the matching FindingRows, and those without a time.
 func (m *Memory) Findings(_ context.Context, q query.FindingQuestion) (list []query.FindingRow, err error) {
+	m.calls.Add(1)
 	for _, f := range m.FindingRows {
 		if f.From < q.To.UnixNano() && (f.To >= q.From.UnixNano() || f.To == 0) && among(q.Kinds, f.Kind) && among(q.Severities, f.Severity) &&
 			among(q.Devices, f.Device) && among(q.Locations, f.Location) {
@@ -301,16 +318,19 @@ func (m *Memory) Findings(_ context.Context, q query.FindingQuestion) (list []qu
 
 // Missing returns Gaps, whatever the range.
 func (m *Memory) Missing(context.Context, time.Time, time.Time, time.Duration) ([]query.Span, error) {
+	m.calls.Add(1)
 	return m.Gaps, nil
 }
 
 // CountProducers returns Producers, whatever the range.
 func (m *Memory) CountProducers(context.Context, time.Time, time.Time) (query.ProducerCounts, error) {
+	m.calls.Add(1)
 	return m.Producers, nil
 }
 
 // CellLocations adds up rows by cell and location.
 func (m *Memory) CellLocations(_ context.Context, q query.Question) ([]aggregate.CellLocation, error) {
+	m.calls.Add(1)
 	type key struct {
 		cell aggregate.CellID
 		at   aggregate.LocationID
