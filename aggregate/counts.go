@@ -2,9 +2,8 @@ package aggregate
 
 import (
 	"fmt"
-	"math"
-	"math/bits"
 
+	"github.com/csigscope/csigscope/aggregate/flow"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -203,22 +202,10 @@ func (s *Sums) Merge(o *Sums) {
 
 // AddSat adds. A sum beyond 64 bits stays at the largest value instead of wrapping, in whatever
 // order totals are merged.
-func AddSat(a, b uint64) uint64 {
-	sum, carry := bits.Add64(a, b, 0)
-	if carry != 0 {
-		return math.MaxUint64
-	}
-	return sum
-}
+func AddSat(a, b uint64) uint64 { return flow.AddSat(a, b) }
 
 // MulSat multiplies, and saturates like AddSat.
-func MulSat(a, b uint64) uint64 {
-	hi, lo := bits.Mul64(a, b)
-	if hi != 0 {
-		return math.MaxUint64
-	}
-	return lo
-}
+func MulSat(a, b uint64) uint64 { return flow.MulSat(a, b) }
 
 // NotWatched is greater than every code: it watches no value of a series.
 const NotWatched uint32 = 1 << 30

@@ -97,7 +97,7 @@ func (t *Table) CountKnown(list []Heavy) int {
 		c := &counts[h.entry]
 		c.remaining++
 		c.bytes += uint64(h.Bytes)
-		c.sum = addSat(c.sum, h.Value)
+		c.sum = AddSat(c.sum, h.Value)
 		c.least, c.greatest = min(c.least, h.Value), max(c.greatest, h.Value)
 		if c.location.ID == h.Location {
 			c.location.Heavy++
@@ -116,7 +116,7 @@ func (t *Table) CountMany(h *Heavy, n uint64, ref uint32, f *Flow) (forgotten in
 	if len(t.slots) > 0 {
 		at = t.at(h.Hash)
 	}
-	bytes, sum := mulSat(uint64(h.Bytes), n), mulSat(h.Value, n)
+	bytes, sum := MulSat(uint64(h.Bytes), n), MulSat(h.Value, n)
 	if at == none {
 		if !t.admits(n) {
 			return 0
@@ -126,8 +126,8 @@ func (t *Table) CountMany(h *Heavy, n uint64, ref uint32, f *Flow) (forgotten in
 	}
 	c := &t.counts[at]
 	c.remaining += n
-	c.bytes = addSat(c.bytes, bytes)
-	c.sum = addSat(c.sum, sum)
+	c.bytes = AddSat(c.bytes, bytes)
+	c.sum = AddSat(c.sum, sum)
 	c.least, c.greatest = min(c.least, h.Value), max(c.greatest, h.Value)
 	t.info[at].samples++
 	t.name(at, LocationCount{h.Location, n})
@@ -163,7 +163,8 @@ func (t *Table) Locations(entry int, f func(LocationCount)) {
 	}
 }
 
-func addSat(a, b uint64) uint64 {
+// AddSat adds, and stays at the largest value instead of wrapping.
+func AddSat(a, b uint64) uint64 {
 	sum, carry := bits.Add64(a, b, 0)
 	if carry != 0 {
 		return math.MaxUint64
@@ -171,7 +172,8 @@ func addSat(a, b uint64) uint64 {
 	return sum
 }
 
-func mulSat(a, b uint64) uint64 {
+// MulSat multiplies, and saturates like AddSat.
+func MulSat(a, b uint64) uint64 {
 	hi, lo := bits.Mul64(a, b)
 	if hi != 0 {
 		return math.MaxUint64

@@ -163,7 +163,7 @@ func (t *Table) Merge(o *Table) (forgotten int) {
 			to := &t.counts[at]
 			to.remaining += from.remaining
 			to.bytes += from.bytes
-			to.sum = addSat(to.sum, from.sum)
+			to.sum = AddSat(to.sum, from.sum)
 			to.least, to.greatest = min(to.least, from.least), max(to.greatest, from.greatest)
 			t.info[at].subtracted += of.subtracted
 			t.info[at].samples += of.samples
