@@ -110,9 +110,6 @@ func (r *Relation) boundOneWay(x float64) (low, high float64) {
 	return limit + r.base, math.Inf(1)
 }
 
-// OffsetAt returns B's clock minus A's at an instant on A's clock, in ns.
-func (r *Relation) OffsetAt(a int64) float64 { return r.Offset + r.Drift*seconds(a, r.At) }
-
 // ToA returns A's clock when B's clock shows b, both Unix ns.
 func (r *Relation) ToA(b int64) int64 {
 	since := float64(b-r.At) - r.Offset // on B's clock, since At
