@@ -15,7 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if chdb.InChild() {
+	if chdbtest.InChild() {
 		chdbtest.Main(m)
 	}
 	code := m.Run()

@@ -6,12 +6,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/csigscope/csigscope/aggregate/store/chdb"
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
 )
 
 func TestMain(m *testing.M) {
-	if chdb.InChild() {
+	if chdbtest.InChild() {
 		chdbtest.Main(m)
 	}
 	if errand := os.Getenv(childVariable); errand != "" {

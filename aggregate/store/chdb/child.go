@@ -22,9 +22,6 @@ const ChildEnv = "CSIGSCOPE_ENGINE_CHILD"
 // optionsEnv carries childOptions from Start to Serve.
 const optionsEnv = "CSIGSCOPE_ENGINE_OPTIONS"
 
-// InChild reports whether Start started this process to run Serve.
-func InChild() bool { return os.Getenv(ChildEnv) == "1" }
-
 // childOptions are Start's options for the child, as JSON.
 type childOptions struct {
 	Dir       string `json:"dir"`

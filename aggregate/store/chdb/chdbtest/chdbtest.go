@@ -19,7 +19,7 @@ import (
 // Main runs a package's tests, or the engine in the child that Start makes of the test binary.
 // TestMain only has to call it; it does not return.
 func Main(m *testing.M) {
-	if !chdb.InChild() {
+	if !InChild() {
 		os.Exit(m.Run())
 	}
 	if err := serve(); err != nil {
@@ -28,6 +28,9 @@ func Main(m *testing.M) {
 	}
 	os.Exit(0)
 }
+
+// InChild reports whether Start made this process, to run the engine.
+func InChild() bool { return os.Getenv(chdb.ChildEnv) == "1" }
 
 func serve() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
