@@ -77,7 +77,7 @@ func New(c Config) http.Handler {
 	get("networkmap", typeNetworkMap, s.networkMap)
 	post("networkmap/filtered", typeNetworkMap, s.filteredNetworkMap)
 	for _, k := range kinds() {
-		get("costmap/"+k.resource(), typeCostMap, func(r *http.Request) (any, error) { return s.costMap(r.Context(), k) })
+		get("costmap/"+k.resource(), typeCostMap, func(r *http.Request) (any, error) { return s.costMap(r.Context(), k, nil, nil, nil) })
 	}
 	post("costmap/filtered", typeCostMap, s.filteredCostMap)
 	post("endpointprop", typeEndpointProp, s.endpointProperties)

@@ -226,8 +226,8 @@ func (s *server) costAnswer(n *network, k kind, costs costMapData, c *table.Cove
 	return &dated{map[string]any{"meta": meta, "cost-map": costs}, meta, s.freshness(c)}
 }
 
-// costMap is RFC 7285, section 11.2.3.
-func (s *server) costMap(ctx context.Context, k kind) (any, error) {
+// costMap is RFC 7285, section 11.2.3, of the sources, destinations and costs of a filter.
+func (s *server) costMap(ctx context.Context, k kind, srcs, dsts set, limits []constraint) (any, error) {
 	n, err := s.network(ctx)
 	if err != nil {
 		return nil, err
@@ -237,7 +237,7 @@ func (s *server) costMap(ctx context.Context, k kind) (any, error) {
 	for p, cost := range costs {
 		src, ok1 := n.pid(p.src)
 		dst, ok2 := n.pid(p.dst)
-		if ok1 && ok2 {
+		if ok1 && ok2 && srcs.takes(src) && dsts.takes(dst) && met(limits, cost) {
 			out.put(src, dst, cost)
 		}
 	}
@@ -344,20 +344,7 @@ func (s *server) filteredCostMap(r *http.Request) (any, error) {
 		}
 		src, dst = newSet(*in.PIDs.Src), newSet(*in.PIDs.Dst)
 	}
-	n, err := s.network(r.Context())
-	if err != nil {
-		return nil, err
-	}
-	out := costMapData{}
-	costs, from := s.costsOf(k)
-	for p, cost := range costs {
-		from, ok1 := n.pid(p.src)
-		to, ok2 := n.pid(p.dst)
-		if ok1 && ok2 && src.takes(from) && dst.takes(to) && met(limits, cost) {
-			out.put(from, to, cost)
-		}
-	}
-	return s.costAnswer(n, k, out, from), nil
+	return s.costMap(r.Context(), k, src, dst, limits)
 }
 
 // set is a set of names; an empty one stands for all.
