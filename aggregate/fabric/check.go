@@ -551,6 +551,6 @@ func (b *builder) checkValues(v *vocabulary) {
 		stage := b.topo.devices[p.device].stage
 		warn(csig.FieldStage, v.stages[stage], stage, p)
 		warn(csig.FieldOrientation, v.orientations[p.orientation], p.orientation, p)
-		warn(csig.FieldCapacity, v.capacities[p.speed], speedLabel(p.speed)+"bps", p)
+		warn(csig.FieldCapacity, v.capacities[p.speed], SpeedLabel(p.speed)+"bps", p)
 	}
 }

@@ -270,7 +270,7 @@ func (o *Outline) WriteText(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "\n%d devices, %d hosts, %d groups\n", o.devices(), o.Hosts, o.Groups)
 	for _, l := range o.Links {
-		fmt.Fprintf(&b, "%d links of %s between %s and %s\n", l.Count, speedLabel(l.Speed/1000), l.Between[0], l.Between[1])
+		fmt.Fprintf(&b, "%d links of %s between %s and %s\n", l.Count, SpeedLabel(l.Speed/1000), l.Between[0], l.Between[1])
 	}
 	for _, s := range o.Stages {
 		fmt.Fprintf(&b, "%s: %d devices, %d ports, %s down", s.Stage, s.Devices, s.Ports, csig.FormatQuantity(csig.BitPerSecond, float64(s.Down/1000)))
@@ -309,7 +309,7 @@ func (p *OutlinePod) write(b *strings.Builder, indent string) {
 		fmt.Fprintf(b, "%s  %s\n", indent, d.Name)
 		for rest := d.Ports; len(rest) > 0; {
 			run := alike(rest)
-			fmt.Fprintf(b, "%s    %-6s %s  %s", indent, rest[0].Orientation, span(rest[:run], func(p *OutlinePort) string { return p.Name }), speedLabel(rest[0].Speed/1000))
+			fmt.Fprintf(b, "%s    %-6s %s  %s", indent, rest[0].Orientation, span(rest[:run], func(p *OutlinePort) string { return p.Name }), SpeedLabel(rest[0].Speed/1000))
 			if rest[0].Peer != "" {
 				fmt.Fprintf(b, "  to %s", span(rest[:run], func(p *OutlinePort) string { return p.Peer }))
 			}

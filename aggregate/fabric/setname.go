@@ -206,7 +206,7 @@ func suffix(c *trait, a aspects) string {
 		s += " " + c.orientation
 	}
 	if a&bySpeed != 0 {
-		s += " " + speedLabel(c.speed)
+		s += " " + SpeedLabel(c.speed)
 	}
 	if a&byPeer != 0 {
 		s += " to " + c.peer
@@ -232,8 +232,8 @@ func (t *topology) portNames(ports []int32) []string {
 	return names
 }
 
-// speedLabel returns a speed in kbit/s as used in names: "100G", exact.
-func speedLabel(kbps uint64) string {
+// SpeedLabel returns a speed in kbit/s as used in names: "100G", exact.
+func SpeedLabel(kbps uint64) string {
 	switch {
 	case kbps >= 1e6:
 		return strconv.FormatFloat(float64(kbps)/1e6, 'f', -1, 64) + "G"

@@ -6,7 +6,6 @@ import (
 	"io"
 	"math/bits"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
@@ -69,15 +68,7 @@ func (r *Result) locators() []string {
 }
 
 // speedText returns a speed in kbit/s in the notation of fabric files.
-func speedText(kbps uint64) string {
-	switch {
-	case kbps >= 1e6:
-		return strconv.FormatFloat(float64(kbps)/1e6, 'f', -1, 64) + "Gbps"
-	case kbps >= 1e3:
-		return strconv.FormatFloat(float64(kbps)/1e3, 'f', -1, 64) + "Mbps"
-	}
-	return strconv.FormatUint(kbps, 10) + "kbps"
-}
+func speedText(kbps uint64) string { return fabric.SpeedLabel(kbps) + "bps" }
 
 // assembly makes the fabric from the merged network.
 type assembly struct {
