@@ -30,7 +30,7 @@ type restored struct {
 
 // Topology implements Wired: it is in the last stored configuration with a fabric file.
 func (r storeReader) Topology(ctx context.Context) (*fabric.Fabric, error) {
-	text, err := r.LatestEpoch(ctx)
+	text, err := r.LatestEpoch(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (r storeReader) Topology(ctx context.Context) (*fabric.Fabric, error) {
 	}
 	f := restore(text)
 	if f == nil {
-		with, err := r.LatestEpochWith(ctx, fabric.RestoreLine)
+		with, err := r.LatestEpoch(ctx, fabric.RestoreLine)
 		if err != nil {
 			return nil, err
 		}

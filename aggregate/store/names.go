@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -131,6 +130,19 @@ func (s *Store) PinNames(ctx context.Context, list []fabric.Name) error {
 // another description of it is pinned. Several goroutines may call f at once.
 func (s *Store) NotifyContested(f func(refused, held fabric.Name)) { s.contested.Store(&f) }
 
+// nameID is the identity of a name.
+type nameID struct {
+	table string
+	id    uint64
+}
+
+func idOf(n *fabric.Name) nameID {
+	if n.Group != nil {
+		return nameID{groupNames, uint64(n.Group.ID)}
+	}
+	return nameID{locationNames, uint64(n.Location.ID)}
+}
+
 // pinNames stores the names that are free, and reports the others. Of two processes that do so at
 // once, the later one wins.
 func (s *Store) pinNames(ctx context.Context, list []fabric.Name) error {
@@ -147,47 +159,39 @@ func (s *Store) pinNames(ctx context.Context, list []fabric.Name) error {
 	if err != nil {
 		return err
 	}
-	pinnedGroups, pinnedLocations := map[aggregate.GroupID]*fabric.Name{}, map[aggregate.LocationID]*fabric.Name{}
+	pinned := make(map[nameID]*fabric.Name)
 	for i := range stored {
-		switch n := &stored[i]; {
-		case !n.Pinned:
-		case n.Group != nil:
-			pinnedGroups[n.Group.ID] = n
-		default:
-			pinnedLocations[n.Location.ID] = n
+		if stored[i].Pinned {
+			pinned[idOf(&stored[i])] = &stored[i]
 		}
 	}
-	var freeGroups, freeLocations []fabric.Name
+	free := make(map[string][]fabric.Name) // by table
 	var refused, held []fabric.Name
 	for i := range list {
-		n, free, holder := &list[i], &freeGroups, (*fabric.Name)(nil)
-		if n.Group != nil {
-			holder = pinnedGroups[n.Group.ID]
-		} else {
-			free, holder = &freeLocations, pinnedLocations[n.Location.ID]
-		}
+		n, id := &list[i], idOf(&list[i])
+		holder := pinned[id]
 		switch {
-		case holder != nil && !holder.Means(n):
+		case holder == nil: // the first one in the list wins
+			pinned[id] = n
+			free[id.table] = append(free[id.table], *n)
+		case !holder.Means(n):
 			refused, held = append(refused, *n), append(held, *holder)
-		case holder != nil:
-		case n.Group != nil: // the first one in the list wins
-			pinnedGroups[n.Group.ID] = n
-			*free = append(*free, *n)
-		default:
-			pinnedLocations[n.Location.ID] = n
-			*free = append(*free, *n)
 		}
 	}
+	used := make(map[string][]uint64) // by table
+	for id := range pinned {
+		used[id.table] = append(used[id.table], id.id)
+	}
 	// A repeated description shows that the name is in use.
-	for _, t := range []struct{ table, ids string }{{groupNames, idList(slices.Collect(maps.Keys(pinnedGroups)))}, {locationNames, idList(slices.Collect(maps.Keys(pinnedLocations)))}} {
-		if len(stored) == 0 || t.ids == "" {
+	for _, table := range []string{groupNames, locationNames} {
+		if len(stored) == 0 || len(used[table]) == 0 {
 			continue
 		}
-		if err := s.renew(ctx, t.table, "id IN ("+t.ids+")"); err != nil {
+		if err := s.renew(ctx, table, "id IN ("+idList(used[table])+")"); err != nil {
 			return err
 		}
 	}
-	for _, in := range []insertion{pinnedGroupTable.insertion(freeGroups), pinnedLocationTable.insertion(freeLocations)} {
+	for _, in := range []insertion{pinnedGroupTable.insertion(free[groupNames]), pinnedLocationTable.insertion(free[locationNames])} {
 		if in.rows == 0 {
 			continue
 		}
@@ -317,18 +321,13 @@ var epochTable = recordTable[epochText]{
 // file is shorter.
 const longestEpoch = 64 << 20
 
-// LatestEpoch returns the text of the last written epoch. It is empty if there is none or if the
-// text is longer than 64 MiB.
-func (s *Store) LatestEpoch(ctx context.Context) (text string, err error) {
-	return s.latestEpoch(ctx, "")
-}
-
-// LatestEpochWith is LatestEpoch among the texts with a line that begins with the prefix.
-func (s *Store) LatestEpochWith(ctx context.Context, prefix string) (text string, err error) {
-	return s.latestEpoch(ctx, fmt.Sprintf("WHERE position(concat('\n', text), %s) > 0", literal("\n"+prefix)))
-}
-
-func (s *Store) latestEpoch(ctx context.Context, where string) (text string, err error) {
+// LatestEpoch returns the text of the last written epoch, of those with a line that begins with the
+// prefix; "" for all. It is empty if there is none or if the text is longer than 64 MiB.
+func (s *Store) LatestEpoch(ctx context.Context, prefix string) (text string, err error) {
+	where := ""
+	if prefix != "" {
+		where = fmt.Sprintf("WHERE position(concat('\n', text), %s) > 0", literal("\n"+prefix))
+	}
 	query := fmt.Sprintf("SELECT if(length(text) <= %d, text, '') FROM %s.epochs %s ORDER BY at DESC, epoch LIMIT 1", longestEpoch, s.database, where)
 	err = s.query(ctx, s.reader, "read epoch", query, func(rows driver.Rows) error { return rows.Scan(&text) })
 	return text, err
@@ -350,11 +349,6 @@ SELECT id, row_number() OVER (PARTITION BY exporter ORDER BY used < now('UTC') -
 WHERE place <= %d ORDER BY place, id LIMIT %d))`, s.database, table, of, all)
 }
 
-// countOf is an expression for the number of names, listed or not.
-func (s *Store) countOf(table string) string {
-	return fmt.Sprintf("(SELECT count() FROM %s.%s FINAL)", s.database, table)
-}
-
 // noteUnlisted counts the names of a table that a list left out, and logs them from time to time.
 func (s *Store) noteUnlisted(ctx context.Context, table string, n uint64) error {
 	s.unlisted[table].Store(n)
@@ -372,23 +366,28 @@ func (s *Store) noteUnlisted(ctx context.Context, table string, n uint64) error 
 	})
 }
 
-// Groups returns the described groups in the order of the axes: all of fabric files, and of
-// exporters at most 65,536 each and 262,144 in total. WriterStatus and the log count the others.
-// Groups without a description in the database are left out.
-func (s *Store) Groups(ctx context.Context) ([]fabric.Group, error) {
-	var list []fabric.Group
-	var all uint64
-	query := fmt.Sprintf("SELECT %s, %s FROM %s.groups FINAL WHERE %s ORDER BY ord, name, id LIMIT %d",
-		groupColumns, s.countOf(groupNames), s.database, s.listed(groupNames, maxListedGroupsOf, maxListedGroups), s.maxRows+1)
-	err := s.query(ctx, s.reader, "read groups", query, func(rows driver.Rows) error {
-		g, err := scanGroup(rows, &all)
-		list = append(list, g)
+// described lists the described names of a table, and counts those that it leaves out.
+func described[T any](ctx context.Context, s *Store, table, columns, order string, of, all int, scan func(driver.Rows, ...any) (T, error)) ([]T, error) {
+	var list []T
+	var total uint64
+	query := fmt.Sprintf("SELECT %s, (SELECT count() FROM %[2]s.%[3]s FINAL) FROM %[2]s.%[3]s FINAL WHERE %[4]s ORDER BY %[5]s LIMIT %[6]d",
+		columns, s.database, table, s.listed(table, of, all), order, s.maxRows+1)
+	err := s.query(ctx, s.reader, "read "+table, query, func(rows driver.Rows) error {
+		row, err := scan(rows, &total)
+		list = append(list, row)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return list, s.noteUnlisted(ctx, groupNames, max(all, uint64(len(list)))-uint64(len(list)))
+	return list, s.noteUnlisted(ctx, table, max(total, uint64(len(list)))-uint64(len(list)))
+}
+
+// Groups returns the described groups in the order of the axes: all of fabric files, and of
+// exporters at most 65,536 each and 262,144 in total. WriterStatus and the log count the others.
+// Groups without a description in the database are left out.
+func (s *Store) Groups(ctx context.Context) ([]fabric.Group, error) {
+	return described(ctx, s, groupNames, groupColumns, "ord, name, id", maxListedGroupsOf, maxListedGroups, scanGroup)
 }
 
 func scanGroup(rows driver.Rows, more ...any) (g fabric.Group, err error) {
@@ -402,19 +401,7 @@ func scanGroup(rows driver.Rows, more ...any) (g fabric.Group, err error) {
 // Locations returns the described locations, ordered by name: all of fabric files, and of
 // exporters at most 16,384 each and 65,536 in total.
 func (s *Store) Locations(ctx context.Context) ([]fabric.Location, error) {
-	var list []fabric.Location
-	var all uint64
-	query := fmt.Sprintf("SELECT %s, %s FROM %s.locations FINAL WHERE %s ORDER BY name, id LIMIT %d",
-		locationColumns, s.countOf(locationNames), s.database, s.listed(locationNames, maxListedLocationsOf, maxListedLocations), s.maxRows+1)
-	err := s.query(ctx, s.reader, "read locations", query, func(rows driver.Rows) error {
-		l, err := scanLocation(rows, &all)
-		list = append(list, l)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return list, s.noteUnlisted(ctx, locationNames, max(all, uint64(len(list)))-uint64(len(list)))
+	return described(ctx, s, locationNames, locationColumns, "name, id", maxListedLocationsOf, maxListedLocations, scanLocation)
 }
 
 func scanLocation(rows driver.Rows, more ...any) (l fabric.Location, err error) {

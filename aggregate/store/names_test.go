@@ -56,11 +56,11 @@ func TestNames(t *testing.T) {
 	if err := s.WriteEpoch(ctx, 7, "a later one"); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := s.LatestEpoch(ctx); err != nil || text != "a later one" {
+	if text, err := s.LatestEpoch(ctx, ""); err != nil || text != "a later one" {
 		t.Errorf("latest epoch: %q, %v", text, err)
 	}
 	for prefix, want := range map[string]string{"a conf": "a configuration", "a": "a later one", "conf": "", "it's": ""} {
-		if text, err := s.LatestEpochWith(ctx, prefix); err != nil || text != want {
+		if text, err := s.LatestEpoch(ctx, prefix); err != nil || text != want {
 			t.Errorf("latest epoch with %q: %q, %v; want %q", prefix, text, err, want)
 		}
 	}

@@ -144,7 +144,7 @@ func TestServerComesLater(t *testing.T) {
 	if want := []string{"started live eth1", "done live eth1"}; !slices.Equal(got, want) {
 		t.Errorf("runs %q, want %q", got, want)
 	}
-	if text, err := s.LatestEpoch(t.Context()); err != nil || text != "\xff" {
+	if text, err := s.LatestEpoch(t.Context(), ""); err != nil || text != "\xff" {
 		t.Errorf("configuration %q, %v", text, err)
 	}
 }

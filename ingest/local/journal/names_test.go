@@ -174,7 +174,7 @@ func TestNamesOutliveProcess(t *testing.T) {
 			t.Errorf("group %s has no name: %q", want, slices.Sorted(maps.Keys(named)))
 		}
 	}
-	if text, err := db.LatestEpoch(t.Context()); err != nil || text != last.Text {
+	if text, err := db.LatestEpoch(t.Context(), ""); err != nil || text != last.Text {
 		t.Errorf("the latest configuration is %q, %v", text, err)
 	}
 }
