@@ -18,21 +18,27 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
 )
 
-// TestReadersDoNotDelayWrites stores blocks beside readers that query everything, through the
-// store itself and as guests who never read their answers.
-func TestReadersDoNotDelayWrites(t *testing.T) {
+// storeWithGuests opens a store in an engine of its own, whose address guests may use.
+func storeWithGuests(t *testing.T, o Options) (s *Store, address string) {
+	t.Helper()
 	engine := chdbtest.Start(t)
 	address, err := engine.Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := open(t, Options{
-		Writer: engine.ClickHouseOptions(chdb.RoleWriter), Migrator: engine.ClickHouseOptions(chdb.RoleMigrator),
-		Reader: engine.ClickHouseOptions(chdb.RoleReader), Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	})
+	o.Writer, o.Migrator = engine.ClickHouseOptions(chdb.RoleWriter), engine.ClickHouseOptions(chdb.RoleMigrator)
+	o.Reader = engine.ClickHouseOptions(chdb.RoleReader)
+	s = open(t, o)
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	return s, address
+}
+
+// TestReadersDoNotDelayWrites stores blocks beside readers that query everything, through the
+// store itself and as guests who never read their answers.
+func TestReadersDoNotDelayWrites(t *testing.T) {
+	s, address := storeWithGuests(t, Options{Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	window := 0
 	store := func() time.Duration {
 		t.Helper()
@@ -143,18 +149,7 @@ func unread(t *testing.T, address, sql string) net.Conn {
 // TestReadersAreLimited: an expensive question ends by the store's limits, and a guest's by the
 // engine's.
 func TestReadersAreLimited(t *testing.T) {
-	engine := chdbtest.Start(t)
-	address, err := engine.Listen(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := open(t, Options{
-		Writer: engine.ClickHouseOptions(chdb.RoleWriter), Migrator: engine.ClickHouseOptions(chdb.RoleMigrator),
-		Reader: engine.ClickHouseOptions(chdb.RoleReader), Limits: Limits{ResultRows: 1000},
-	})
-	if err := s.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s, address := storeWithGuests(t, Options{Limits: Limits{ResultRows: 1000}})
 	for window := range 3 {
 		if err := s.WriteBlock(t.Context(), hourOfCells(window)); err != nil {
 			t.Fatal(err)
@@ -172,7 +167,7 @@ func TestReadersAreLimited(t *testing.T) {
 		t.Errorf("a trim under a limit of 3 rows of answer: %v, %v", dropped, err)
 	}
 	s.limits.Time = time.Second
-	err = s.query(t.Context(), s.reader, "ask", "SELECT sum(sipHash64(number)) FROM numbers(1000000000000)", nil)
+	err := s.query(t.Context(), s.reader, "ask", "SELECT sum(sipHash64(number)) FROM numbers(1000000000000)", nil)
 	if err == nil {
 		t.Error("a question without end met no error")
 	}

@@ -74,17 +74,23 @@ func (e *errand) options(p *points) Options {
 	return o
 }
 
-// TestTortureChild runs an errand, and reports each block once it is in the outbox. If it
-// survives, it reports how often it has passed each point.
-func TestTortureChild(t *testing.T) {
+// ownErrand returns the task of this process, or skips the test in a process that is no child.
+func ownErrand(t *testing.T) (e errand) {
+	t.Helper()
 	text := os.Getenv(tortureVariable)
 	if text == "" {
 		t.Skip("SKIPPED: this is the child of TestTorture")
 	}
-	var e errand
 	if err := json.Unmarshal([]byte(text), &e); err != nil {
 		t.Fatal(err)
 	}
+	return e
+}
+
+// TestTortureChild runs an errand, and reports each block once it is in the outbox. If it
+// survives, it reports how often it has passed each point.
+func TestTortureChild(t *testing.T) {
+	e := ownErrand(t)
 	p := &points{name: e.Point, pass: e.Pass, passed: map[string]int{}}
 	if e.After > 0 {
 		time.AfterFunc(e.After, die)

@@ -188,14 +188,7 @@ func (e *errand) tryDisk(t *testing.T, down *atomic.Bool, attr *syscall.SysProcA
 // TestTortureDiskChild writes to an outbox on a file system of its own. It asks for the engine's
 // removal first, and for its return once the disk has been full.
 func TestTortureDiskChild(t *testing.T) {
-	text := os.Getenv(tortureVariable)
-	if text == "" {
-		t.Skip("SKIPPED: this is the child of TestTorture")
-	}
-	var e errand
-	if err := json.Unmarshal([]byte(text), &e); err != nil {
-		t.Fatal(err)
-	}
+	e := ownErrand(t)
 	err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, "")
 	if err == nil {
 		err = syscall.Mount("tmpfs", e.Dir, "tmpfs", 0, fmt.Sprintf("size=%d", smallDisk))
