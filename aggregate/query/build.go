@@ -15,10 +15,14 @@ import (
 
 // Bounds for zero fields of Options.
 const (
-	DefaultMaxWindows   = 1440
-	DefaultMaxRows      = 1 << 20
-	DefaultMaxGroups    = 512
-	DefaultMaxLocations = 20_000
+	DefaultMaxWindows = 1440
+	DefaultMaxRows    = 1 << 20
+)
+
+// Bounds of every bundle.
+const (
+	maxGroups    = 512    // of the axes; groups with data are never left out
+	maxLocations = 20_000 // unnamed locations beyond this are left out
 )
 
 // Options select the contents of a bundle. The zero value takes every signal of
@@ -37,9 +41,6 @@ type Options struct {
 
 	MaxWindows int // of one bundle, 0: DefaultMaxWindows
 	MaxRows    int // of all signals together, 0: DefaultMaxRows
-	MaxGroups  int // of the axes, 0: DefaultMaxGroups; groups with data are never left out
-
-	MaxLocations int // unnamed locations beyond this are left out; 0: DefaultMaxLocations
 
 	// Src and Dst select the cells of frames; nil is all.
 	Src, Dst *aggregate.GroupID
@@ -50,8 +51,6 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.MaxWindows = cmp.Or(o.MaxWindows, DefaultMaxWindows)
 	o.MaxRows = cmp.Or(o.MaxRows, DefaultMaxRows)
-	o.MaxGroups = cmp.Or(o.MaxGroups, DefaultMaxGroups)
-	o.MaxLocations = cmp.Or(o.MaxLocations, DefaultMaxLocations)
 	if len(o.Levels) == 0 {
 		o.Levels = []fabric.Level{fabric.LevelLocation}
 	}
@@ -91,8 +90,8 @@ func Build(ctx context.Context, r Reader, o Options) (*Bundle, error) {
 			return nil, fmt.Errorf("read peers: %w", err)
 		}
 	}
-	axes := newAxes(groups, raw, o.MaxGroups)
-	index := newLocationIndex(locations, raw, o.MaxLocations)
+	axes := newAxes(groups, raw, maxGroups)
+	index := newLocationIndex(locations, raw, maxLocations)
 	for i := range index.list {
 		index.list[i].Peer = peers[index.list[i].Name]
 	}

@@ -24,18 +24,17 @@ import (
 const (
 	// DefaultTimeout bounds the work on one request.
 	DefaultTimeout = 30 * time.Second
-	// DefaultConcurrent is how many bundles are built at a time; further requests wait until
-	// their deadline.
-	DefaultConcurrent = 4
+	// concurrent is how many bundles are built at a time; further requests wait until their
+	// deadline.
+	concurrent = 4
 )
 
 // HandlerConfig configures NewHandler.
 type HandlerConfig struct {
-	Reader     Reader
-	Options    Options       // name, thresholds and bounds; range, signals, levels and step come from requests
-	Timeout    time.Duration // 0: DefaultTimeout
-	Concurrent int           // 0: DefaultConcurrent
-	Logger     *slog.Logger  // nil: discard
+	Reader  Reader
+	Options Options       // name, thresholds and bounds; range, signals, levels and step come from requests
+	Timeout time.Duration // 0: DefaultTimeout
+	Logger  *slog.Logger  // nil: discard
 }
 
 // NewHandler serves /api/v1/bundle, /api/v1/frames and /api/v1/extent, for GET and HEAD only.
@@ -46,14 +45,9 @@ type HandlerConfig struct {
 // Unix ns), step (a duration). Parameters of frames: the same, with one signal and level; fields
 // (all or lean), src and dst (ids of groups). All are optional.
 func NewHandler(cfg HandlerConfig) http.Handler {
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = DefaultTimeout
-	}
-	if cfg.Concurrent <= 0 {
-		cfg.Concurrent = DefaultConcurrent
-	}
+	cfg.Timeout = cmp.Or(max(cfg.Timeout, 0), DefaultTimeout)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	a := &api{HandlerConfig: cfg, slots: make(chan struct{}, cfg.Concurrent)}
+	a := &api{HandlerConfig: cfg, slots: make(chan struct{}, concurrent)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/api/v1/bundle", a.get(a.bundle))
 	mux.HandleFunc("/api/v1/frames", a.get(a.frames))

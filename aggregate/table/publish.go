@@ -23,9 +23,13 @@ func (m *Memory) Run(ctx context.Context) error {
 	return nil
 }
 
-// debounce waits for further blocks of the same moment.
+// maxDebounce is the longest time for which a revision waits for further blocks of the same moment.
+const maxDebounce = 10 * time.Millisecond
+
+// debounce waits for further blocks of the same moment, such as those of other taps, until every
+// present producer wrote the newest window, with as many blocks as the previous one.
 func (m *Memory) debounce(ctx context.Context) {
-	ended := time.NewTimer(m.opts.Debounce)
+	ended := time.NewTimer(maxDebounce)
 	defer ended.Stop()
 	for !m.isComplete() {
 		select {

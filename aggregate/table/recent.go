@@ -25,10 +25,6 @@ type MemoryOptions struct {
 	// bytes, and separately those in the log of revisions. Past it, windows overflow and the oldest
 	// are forgotten early, as in every sliding table. Default DefaultMaxRows.
 	MaxRows int
-	// Debounce is the longest time for which a revision waits for further blocks of the same moment,
-	// such as those of other taps. It waits only until every present producer wrote the newest
-	// window, with as many blocks as the previous one. Default 10 ms.
-	Debounce time.Duration
 	// MaxAge is the maximum age of data that describes the present: after such a silence, windows
 	// without rows follow the clock, and cells without rows in the windows of that time have no
 	// data. It is rounded down to whole windows, at least one; default DefaultMaxAge.
@@ -64,29 +60,14 @@ const (
 const presentWindows = 3
 
 func (o MemoryOptions) withDefaults() MemoryOptions {
-	if o.Resolution <= 0 {
-		o.Resolution = aggregate.LiveResolution
-	}
-	if o.Lateness <= 0 {
-		o.Lateness = max(2*o.Resolution, 50*time.Millisecond)
-	}
-	if o.MaxAge <= 0 {
-		o.MaxAge = DefaultMaxAge * o.Resolution
-	}
+	o.Resolution = cmp.Or(max(o.Resolution, 0), aggregate.LiveResolution)
+	o.Lateness = cmp.Or(max(o.Lateness, 0), max(2*o.Resolution, 50*time.Millisecond))
+	o.MaxAge = cmp.Or(max(o.MaxAge, 0), DefaultMaxAge*o.Resolution)
 	o.MaxAge = max(o.MaxAge.Truncate(o.Resolution), o.Resolution)
-	if o.Windows <= 0 {
-		o.Windows = DefaultWindows
-	}
-	if o.MaxRows <= 0 {
-		o.MaxRows = DefaultMaxRows
-	}
+	o.Windows = cmp.Or(max(o.Windows, 0), DefaultWindows)
+	o.MaxRows = cmp.Or(max(o.MaxRows, 0), DefaultMaxRows)
 	o.Ahead = cmp.Or(o.Ahead, aggregate.MaxAhead)
-	if o.Debounce <= 0 {
-		o.Debounce = 10 * time.Millisecond
-	}
-	if o.Log <= 0 {
-		o.Log = 64
-	}
+	o.Log = cmp.Or(max(o.Log, 0), 64)
 	if o.Epoch == 0 {
 		o.Epoch = rand.Uint64() | 1
 	}

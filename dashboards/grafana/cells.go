@@ -27,7 +27,7 @@ func cellsBoard(o *Options) board {
 	return board{
 		uid: CellsUID, title: "csigscope / Cells", name: "cells", refresh: "10s", from: "now-15m",
 		variables: append([]sdk.TemplateVar{
-			sourceVariable("datasource", "Store", storePlugin), signalVariable(o.signals()), resolutionVariable(o.Fine), rowsVariable(), levelVariable(),
+			sourceVariable("datasource", "Store", storePlugin), signalVariable(signals), resolutionVariable(o.Fine), rowsVariable(), levelVariable(),
 			rangeVariable("src", "Source", fmt.Sprintf(worstFirst, "src_group", "true")),
 			rangeVariable("dst", "Destination", fmt.Sprintf(worstFirst, "dst_group", fromSource)),
 			locationVariable(),
@@ -155,7 +155,7 @@ func unitOf(s csig.Signal) string {
 // into the column's name, and the panel shows it without.
 func meanColumns(o *Options) []object {
 	var columns []object
-	for _, s := range o.signals() {
+	for _, s := range signals {
 		columns = append(columns, override("mean "+signalTitle(s), object{"unit": unitOf(s), "decimals": 1, "displayName": "mean"}))
 	}
 	return columns

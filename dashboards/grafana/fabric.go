@@ -41,7 +41,7 @@ func fabricBoard(o *Options) board {
 	return board{
 		uid: FabricUID, title: "csigscope / Fabric", name: "fabric", refresh: "10s", from: "now-15m",
 		variables: append([]sdk.TemplateVar{
-			sourceVariable("datasource", "Store", storePlugin), signalVariable(o.signals()), resolutionVariable(o.Fine), rowsVariable(), levelVariable(),
+			sourceVariable("datasource", "Store", storePlugin), signalVariable(signals), resolutionVariable(o.Fine), rowsVariable(), levelVariable(),
 		}, thresholdVariables()...),
 		panels: []panel{
 			verdictPanel(), knownPanel(),

@@ -18,7 +18,7 @@ func jobBoard(o *Options) board {
 	return board{
 		uid: JobUID, title: "csigscope / Job", name: "job", refresh: "30s", from: "now-5m",
 		variables: []sdk.TemplateVar{
-			sourceVariable("datasource", "Store", storePlugin), signalVariable(o.signals()), resolutionVariable(o.Fine), levelVariable(), groupVariable("group", "Group"),
+			sourceVariable("datasource", "Store", storePlugin), signalVariable(signals), resolutionVariable(o.Fine), levelVariable(), groupVariable("group", "Group"),
 		},
 		panels: []panel{
 			{
@@ -46,7 +46,7 @@ func jobBoard(o *Options) board {
 			{
 				title: "Cells of $group by ${signal:text}", kind: "heatmap", width: 24, height: 10, points: 200,
 				about:    "Per window: how many observations had cells with this mean, over all cells from or to the group. Two bands mean two kinds of cells, or work and rest.",
-				targets:  []object{sqlTarget(valuesSQL(o.signals()), formatSeries)},
+				targets:  []object{sqlTarget(valuesSQL(signals), formatSeries)},
 				defaults: object{"custom": object{"hideFrom": hidden(), "scaleDistribution": object{"type": "linear"}}},
 				options:  heatOptions("Viridis", "short", "observations", false),
 			},

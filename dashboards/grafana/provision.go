@@ -37,8 +37,6 @@ const (
 type Options struct {
 	// Locations get the page's colors, up to maxMappings of them, the coarsest first.
 	Locations []fabric.Location
-	// Signals to choose from; nil means the defined ones.
-	Signals []csig.Signal
 	// Fine is the length of the finest stored windows, below 1 s.
 	Fine time.Duration
 	// Tables draws matrices as tables, for a Grafana without the plugin MatrixPanelID.
@@ -85,12 +83,8 @@ func DefaultOptions() Options {
 	}
 }
 
-func (o *Options) signals() []csig.Signal {
-	if o.Signals != nil {
-		return o.Signals
-	}
-	return []csig.Signal{csig.MinABWRatio, csig.MinABW, csig.MaxDelay, csig.MaxNQD}
-}
+// signals are those to choose from.
+var signals = []csig.Signal{csig.MinABWRatio, csig.MinABW, csig.MaxDelay, csig.MaxNQD}
 
 // File is one file in the folder that Write creates.
 type File struct {

@@ -22,8 +22,8 @@ const Path = "/alto/"
 // Directory is the path of the information resource directory.
 const Directory = Path + "directory"
 
-// DefaultWindows is the maximum number of recent windows in a mean cost.
-const DefaultWindows = 10
+// MaxWindows is the maximum number of recent windows in a mean cost.
+const MaxWindows = 10
 
 // Config configures New.
 type Config struct {
@@ -34,7 +34,6 @@ type Config struct {
 	// Prefixes returns the known addresses of groups; nil for none. Groups named after their
 	// prefix need not be in it.
 	Prefixes func() map[aggregate.GroupID][]netip.Prefix
-	Windows  int // 0: DefaultWindows
 	// InTurn calls f once the process has capacity for another answer; nil: at once.
 	InTurn func(ctx context.Context, f func(context.Context) error) error
 	Logger *slog.Logger     // nil: discard
@@ -55,9 +54,6 @@ type server struct {
 
 // New returns a handler for the resources under Path.
 func New(c Config) http.Handler {
-	if c.Windows <= 0 {
-		c.Windows = DefaultWindows
-	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.InTurn == nil {
 		c.InTurn = func(ctx context.Context, f func(context.Context) error) error { return f(ctx) }

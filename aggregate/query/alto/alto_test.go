@@ -286,7 +286,7 @@ func TestCosts(t *testing.T) {
 		s.window(t, second)
 	}
 	tag := document[networkMap](t, s.ask("GET", "/alto/networkmap", "", ""), prefix+"networkmap"+suffix).Meta.Tag
-	sum := table.Merge(s.memory.State().Last(alto.DefaultWindows))
+	sum := table.Merge(s.memory.State().Last(alto.MaxWindows))
 	for path, of := range map[string]struct {
 		metric string
 		signal csig.Signal

@@ -169,7 +169,7 @@ func (s *server) latest(m metric) *costs {
 	}
 	c := &costs{epoch: state.Epoch, revision: state.Revision, coverage: state.Coverage, of: make(map[pair]float64)}
 	c.ranks = sync.OnceValue(func() map[pair]float64 { return rank(c.of, m.room) })
-	if windows := state.Last(s.Windows); len(windows) > 0 {
+	if windows := state.Last(MaxWindows); len(windows) > 0 {
 		cells := table.Merge(windows).Without(state.Old(windows)).Cells(m.signal, nil)
 		for i := range cells {
 			if v := m.cost(&cells[i]); !math.IsNaN(v) && !math.IsInf(v, 0) {

@@ -27,18 +27,22 @@ import (
 // Limits of an API that Config does not set.
 const (
 	DefaultTimeout    = 10 * time.Second // for the work on one answer
-	DefaultConcurrent = 4                // answers worked on at a time
 	DefaultWatchers   = 256              // watches and waiting requests at a time
 	DefaultMaxLag     = 16               // revisions that a watcher may be behind: a window has at least two
 	DefaultCacheBytes = 256 << 20        // bytes of results that are computed once for all equal requests
 	// exportLonger is the extra time for writing a table, compared with an answer, unless Config
 	// sets it; with DefaultTimeout it stays below the store's own limit.
-	exportLonger         = 15 * time.Second
-	DefaultExports       = 2         // tables written at a time
-	DefaultExportRows    = 1_000_000 // in a table of cells
-	DefaultExportRecords = 100_000   // in a table of flows or findings, which are held in memory
-	// DefaultSendTimeout is how long a watcher may take for one event.
-	DefaultSendTimeout = 30 * time.Second
+	exportLonger      = 15 * time.Second
+	DefaultExportRows = 1_000_000 // in a table of cells
+)
+
+// Limits of every API.
+const (
+	concurrent  = 4                // answers worked on at a time
+	maxExports  = 2                // tables written at a time
+	sendTimeout = 30 * time.Second // for one event to a watcher
+	// MaxExportRecords bounds a table of flows or findings, which are held in memory.
+	MaxExportRecords = 100_000
 )
 
 // Config configures New. Memory or Reader may be missing, not both.
@@ -56,17 +60,13 @@ type Config struct {
 	Thresholds aggregate.Thresholds
 
 	// Limits; 0 means the default constant of the same name.
-	Timeout     time.Duration
-	SendTimeout time.Duration
-	Concurrent  int
-	Watchers    int
-	MaxLag      int
-	CacheBytes  int // bytes of answers and intermediate results kept for equal requests
+	Timeout    time.Duration
+	Watchers   int
+	MaxLag     int
+	CacheBytes int // bytes of answers and intermediate results kept for equal requests
 
 	ExportTimeout time.Duration // 0: Timeout and 15 s
-	Exports       int
 	ExportRows    int
-	ExportRecords int
 
 	Logger *slog.Logger     // nil: discard
 	Now    func() time.Time // nil: time.Now
@@ -79,26 +79,12 @@ type Catalog interface {
 }
 
 func (c Config) withDefaults() Config {
-	or := func(d *time.Duration, fallback time.Duration) {
-		if *d <= 0 {
-			*d = fallback
-		}
-	}
-	orInt := func(n *int, fallback int) {
-		if *n <= 0 {
-			*n = fallback
-		}
-	}
-	or(&c.Timeout, DefaultTimeout)
-	or(&c.SendTimeout, DefaultSendTimeout)
-	orInt(&c.Concurrent, DefaultConcurrent)
-	orInt(&c.Watchers, DefaultWatchers)
-	orInt(&c.MaxLag, DefaultMaxLag)
-	orInt(&c.CacheBytes, DefaultCacheBytes)
-	or(&c.ExportTimeout, c.Timeout+exportLonger)
-	orInt(&c.Exports, DefaultExports)
-	orInt(&c.ExportRows, DefaultExportRows)
-	orInt(&c.ExportRecords, DefaultExportRecords)
+	c.Timeout = cmp.Or(max(c.Timeout, 0), DefaultTimeout)
+	c.Watchers = cmp.Or(max(c.Watchers, 0), DefaultWatchers)
+	c.MaxLag = cmp.Or(max(c.MaxLag, 0), DefaultMaxLag)
+	c.CacheBytes = cmp.Or(max(c.CacheBytes, 0), DefaultCacheBytes)
+	c.ExportTimeout = cmp.Or(max(c.ExportTimeout, 0), c.Timeout+exportLonger)
+	c.ExportRows = cmp.Or(max(c.ExportRows, 0), DefaultExportRows)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Thresholds == (aggregate.Thresholds{}) {
 		c.Thresholds = aggregate.DefaultThresholds()
@@ -143,7 +129,7 @@ func New(cfg Config) (*API, error) {
 		return nil, fmt.Errorf("make API: %w: neither names nor a reader is given", query.ErrInvalid)
 	}
 	a := &API{
-		Config: cfg, slots: make(chan struct{}, cfg.Concurrent), exports: make(chan struct{}, cfg.Exports), cache: newCache(cfg.CacheBytes), sends: newSends(maxSending), schema: rest.NewSchema(),
+		Config: cfg, slots: make(chan struct{}, concurrent), exports: make(chan struct{}, maxExports), cache: newCache(cfg.CacheBytes), sends: newSends(maxSending), schema: rest.NewSchema(),
 	}
 	a.running, a.end = context.WithCancel(context.Background())
 	a.patience = storePatience
@@ -185,7 +171,7 @@ func (a *API) Counts() (watchers int, lagging uint64) {
 	return int(a.watchers.Load()), a.lagging.Load()
 }
 
-// Disconnects returns how many watchers were cut off: slow ones took longer than SendTimeout for an
+// Disconnects returns how many watchers were cut off: slow ones took longer than sendTimeout for an
 // event, and crowded ones held memory that others waited for.
 func (a *API) Disconnects() (slow, crowded uint64) {
 	a.sends.mu.Lock()

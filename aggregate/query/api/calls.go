@@ -89,7 +89,7 @@ type sendKey struct{}
 func (a *API) timed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		send := http.NewResponseController(w) // only a test's writer has no deadlines
-		_ = send.SetWriteDeadline(time.Now().Add(a.Timeout + a.SendTimeout))
+		_ = send.SetWriteDeadline(time.Now().Add(a.Timeout + sendTimeout))
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), sendKey{}, send)))
 	})
 }
@@ -276,7 +276,7 @@ func (c *caller) send(t *turn, e *event) error {
 
 func (c *caller) extend() {
 	if c.out != nil {
-		_ = c.out.SetWriteDeadline(time.Now().Add(c.api.SendTimeout))
+		_ = c.out.SetWriteDeadline(time.Now().Add(sendTimeout))
 	}
 }
 

@@ -250,8 +250,8 @@ func (a *API) exportFlows(ctx context.Context, _ *table.State, in *wire.ExportFl
 	if err != nil {
 		return nil, err
 	}
-	q.Limit = a.ExportRecords + 1
-	return tableOf(a, nil, flowColumns(q.Signal.Unit().String()), a.ExportRecords, func(ctx context.Context, write func(*wire.ExportedFlow) error) error {
+	q.Limit = MaxExportRecords + 1
+	return tableOf(a, nil, flowColumns(q.Signal.Unit().String()), MaxExportRecords, func(ctx context.Context, write func(*wire.ExportedFlow) error) error {
 		rows, err := a.Reader.Flows(ctx, q)
 		if err != nil {
 			return err
@@ -269,8 +269,8 @@ func (a *API) exportFindings(ctx context.Context, _ *table.State, in *wire.Expor
 	if err != nil {
 		return nil, err
 	}
-	q.Limit = a.ExportRecords + 1
-	return tableOf(a, nil, findingColumns(), a.ExportRecords, func(ctx context.Context, write func(*wire.Finding) error) error {
+	q.Limit = MaxExportRecords + 1
+	return tableOf(a, nil, findingColumns(), MaxExportRecords, func(ctx context.Context, write func(*wire.Finding) error) error {
 		rows, err := a.Reader.Findings(ctx, q)
 		if err != nil {
 			return err
@@ -290,7 +290,7 @@ const exportBuffer = 64 << 10
 // serveTable answers with the table.
 func (a *API) serveTable(r *http.Request, out http.ResponseWriter, f tabular.Format, t *exported) {
 	send := http.NewResponseController(out) // only a test's writer has no deadlines
-	_ = send.SetWriteDeadline(time.Now().Add(a.ExportTimeout + a.SendTimeout))
+	_ = send.SetWriteDeadline(time.Now().Add(a.ExportTimeout + sendTimeout))
 	ctx, cancel := context.WithTimeout(r.Context(), a.ExportTimeout)
 	defer cancel()
 	defer context.AfterFunc(a.running, cancel)()

@@ -153,8 +153,8 @@ func TestExportRecords(t *testing.T) {
 	findings := read[wire.FindingsResponse](t, s.get(t, "/api/v1/findings?severity=error"))
 	for _, f := range []tabular.Format{tabular.CSV, tabular.Parquet, tabular.Arrow} {
 		rows, response := exportOf(t, url, "export/flows?signal=max_delay&src=rack1", f)
-		if most := response.Header.Get("Csigscope-Row-Limit"); most != strconv.Itoa(api.DefaultExportRecords) {
-			t.Errorf("%s: at most %s rows, want %d", f, most, api.DefaultExportRecords)
+		if most := response.Header.Get("Csigscope-Row-Limit"); most != strconv.Itoa(api.MaxExportRecords) {
+			t.Errorf("%s: at most %s rows, want %d", f, most, api.MaxExportRecords)
 		}
 		for i, heavy := range column(t, rows, "heavy") {
 			if v := flows.Flows[i]; heavy != strconv.FormatUint(v.Heavy, 10) || column(t, rows, "src_address")[i] != v.SrcAddress || column(t, rows, "others")[i] != strconv.FormatBool(v.Others) {

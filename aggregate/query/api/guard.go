@@ -47,7 +47,7 @@ func (a *API) guard(next http.Handler) http.Handler {
 			// The server's deadlines are for short answers. Only a test's writer has none.
 			send := http.NewResponseController(w)
 			_ = send.SetReadDeadline(time.Time{})
-			_ = send.SetWriteDeadline(time.Now().Add(maxWait + a.Timeout + a.SendTimeout))
+			_ = send.SetWriteDeadline(time.Now().Add(maxWait + a.Timeout + sendTimeout))
 		}
 		next.ServeHTTP(w, r)
 	}))

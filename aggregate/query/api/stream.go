@@ -327,7 +327,7 @@ func (w *subscription) deliver(t *turn, e *event) error {
 	err := w.to.send(t, e)
 	w.sent = time.Now()
 	if err != nil {
-		w.api.sends.count(t, w.sent.Sub(began), w.api.SendTimeout)
+		w.api.sends.count(t, w.sent.Sub(began), sendTimeout)
 	}
 	return err
 }
@@ -352,7 +352,7 @@ type events struct {
 
 // serve answers a request with the stream, until the reader leaves.
 func (w *subscription) serve(r *http.Request, out http.ResponseWriter) {
-	e := &events{body: out, out: http.NewResponseController(out), sends: w.api.sends, patient: w.api.SendTimeout, schema: w.api.schema}
+	e := &events{body: out, out: http.NewResponseController(out), sends: w.api.sends, patient: sendTimeout, schema: w.api.schema}
 	// The server's deadlines are for short answers. Only a test's writer has none.
 	_ = e.out.SetReadDeadline(time.Time{})
 	h := out.Header()

@@ -61,9 +61,6 @@ func (c *childOptions) fill(o ServerOptions) ServerOptions {
 		o.configFile = c.ConfigFile
 	}
 	o.MaxMemory = cmp.Or(o.MaxMemory, defaultMaxMemory)
-	if o.Readers <= 0 {
-		o.Readers = defaultReaders
-	}
 	return o
 }
 

@@ -40,7 +40,7 @@ func (r Role) readOnly() bool { return r == RoleReader || r == roleGuest }
 
 const (
 	defaultMaxMemory = 2 << 30
-	defaultReaders   = 2
+	readers          = 2
 	guests           = 2
 	maxWaiting       = 256 // queries of one role
 	maxReaderSeconds = 300
@@ -88,7 +88,7 @@ func engineArgs(f folder, maxMemory uint64, configFile string) []string {
 }
 
 // openPool boots the engine and opens every connection.
-func openPool(api *capi, args []string, readers int, maxMemory uint64, logger *slog.Logger) (*pool, error) {
+func openPool(api *capi, args []string, maxMemory uint64, logger *slog.Logger) (*pool, error) {
 	p := &pool{sessions: make(map[Role]chan *session), waiting: make(map[Role]*atomic.Int64), logger: logger}
 	p.control = &session{api: api, tag: "control", args: args}
 	p.all = append(p.all, p.control)

@@ -24,8 +24,6 @@ type ServerOptions struct {
 	Library string
 	// MaxMemory bounds the engine's allocations, in bytes; 0 is 2 GiB.
 	MaxMemory uint64
-	// Readers is how many readers' queries run at once; 0 is 2.
-	Readers int
 	// Listen is a loopback TCP address, host:port, that answers guests from the start; "" leaves
 	// it to attached processes (Engine.Listen).
 	Listen string
@@ -104,7 +102,7 @@ func serve(ctx context.Context, o ServerOptions, parent *childOptions) error {
 	if err != nil {
 		return err
 	}
-	p, err := openPool(api, engineArgs(f, o.MaxMemory, o.configFile), o.Readers, o.MaxMemory, o.Logger)
+	p, err := openPool(api, engineArgs(f, o.MaxMemory, o.configFile), o.MaxMemory, o.Logger)
 	if err != nil {
 		return err
 	}
