@@ -302,7 +302,6 @@ func (d *Detector) orphan(tap *Tap, o *decode.Observation) {
 
 // reserved takes an observation whose reserved bits are set.
 func (d *Detector) reserved(s *seen) {
-	s.layout.reserved++
 	if s.flow != nil {
 		s.flow.reserved++
 	}
@@ -337,13 +336,11 @@ func (d *Detector) leak(s *seen) {
 // located judges a value that some port wrote.
 func (d *Detector) located(table *csig.Table, s *seen) {
 	tag, l := &s.o.Tag, s.layout
-	l.touched++
 	id, capacity := d.cfg.Locator.Locate(tag.Layout, tag.T, tag.LM, s.src, s.dst)
 	at := d.locations.get(id, d.cfg.Locator)
 	of := l.unknownLMs.source(s, d.cfg.MaxSubjects)
 	switch at.kind {
 	case locationUnknown:
-		l.unknown++
 		d.wrong(s)
 		l.unknownLMs.add(id, of, s, &d.locations.clock, d.cfg.MaxSubjects)
 		return

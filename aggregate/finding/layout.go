@@ -20,17 +20,16 @@ const (
 
 // layoutState is the state of one layout's tags.
 type layoutState struct {
-	n, reserved      uint64
-	touched, unknown uint64
-	alien            Finding // tags without a packet behind them
-	samples          []tagSample
-	sampled          span   // of the values from which samples are taken
-	stride, skipped  uint64 // every stride-th value that a hop replaced is a sample
-	initial          uint64
-	besides          map[uint16]*beside // locator metadata beside initial values
-	unknownLMs       unknownLMs
-	leasts           [16]least // by type
-	longest          uint32    // packet with a tag and without D, bytes
+	n               uint64
+	alien           Finding // tags without a packet behind them
+	samples         []tagSample
+	sampled         span   // of the values from which samples are taken
+	stride, skipped uint64 // every stride-th value that a hop replaced is a sample
+	initial         uint64
+	besides         map[uint16]*beside // locator metadata beside initial values
+	unknownLMs      unknownLMs
+	leasts          [16]least // by type
+	longest         uint32    // packet with a tag and without D, bytes
 }
 
 func (l *layoutState) init(of csig.Layout) {

@@ -23,19 +23,18 @@ type Flow struct {
 // Entry is the counts of one flow under one key since it was inserted.
 type Entry struct {
 	Flow
-	Ref        uint32 // the owner's number of the key
-	Heavy      uint64 // observations, at least 1
-	Subtracted uint64 // part of Heavy that was subtracted by purges: less than Heavy
-	Bytes      uint64
-	Sum        uint64 // of values, saturating
-	Min, Max   uint64
-	Samples    uint32 // calls of CountMany: if there are any, the counts are estimates
+	Ref      uint32 // the owner's number of the key
+	Heavy    uint64 // observations, at least 1
+	Bytes    uint64
+	Sum      uint64 // of values, saturating
+	Min, Max uint64
+	Samples  uint32 // calls of CountMany: if there are any, the counts are estimates
 }
 
 // counts are the part of an entry that counting and purging read. They fill a cache line.
 type counts struct {
 	hash            uint64
-	remaining       uint64 // Heavy less Subtracted
+	remaining       uint64 // Heavy less what purges subtracted
 	bytes, sum      uint64
 	least, greatest uint64
 	location        LocationCount // the one named first
@@ -103,7 +102,7 @@ func (t *Table) Len() int { return len(t.counts) }
 func (t *Table) Entry(n int) Entry {
 	c, a := &t.counts[n], &t.info[n]
 	return Entry{
-		Flow: a.Flow, Ref: a.ref, Heavy: t.Heavy(n), Subtracted: a.subtracted, Bytes: c.bytes, Sum: c.sum, Min: c.least, Max: c.greatest,
+		Flow: a.Flow, Ref: a.ref, Heavy: t.Heavy(n), Bytes: c.bytes, Sum: c.sum, Min: c.least, Max: c.greatest,
 		Samples: a.samples,
 	}
 }

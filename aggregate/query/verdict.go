@@ -15,13 +15,12 @@ import (
 // VerdictInput is the data behind a FabricVerdict: the rows of all signals over a range, from
 // memory or a store.
 type VerdictInput struct {
-	From, To   time.Time
-	Thresholds aggregate.Thresholds
-	Signals    []SignalRows
-	Coverage   Producers
-	Fabric     *fabric.Fabric // for the peers of ports; nil without a fabric file
-	Location   func(aggregate.LocationID) *fabric.Location
-	Group      func(aggregate.GroupID) fabric.Group
+	From, To time.Time
+	Signals  []SignalRows
+	Coverage Producers
+	Fabric   *fabric.Fabric // for the peers of ports; nil without a fabric file
+	Location func(aggregate.LocationID) *fabric.Location
+	Group    func(aggregate.GroupID) fabric.Group
 }
 
 // SignalRows are the rows of one signal.

@@ -57,7 +57,7 @@ type load struct {
 func ground(f *fabric.Fabric, seconds int, loads ...load) *query.VerdictInput {
 	end := start.Add(time.Duration(seconds) * time.Second)
 	g := &query.VerdictInput{
-		From: start, To: end, Thresholds: aggregate.DefaultThresholds(), Fabric: f, Coverage: query.Producers{Expected: 4, Present: 4, Covered: 1},
+		From: start, To: end, Fabric: f, Coverage: query.Producers{Expected: 4, Present: 4, Covered: 1},
 		Location: func(id aggregate.LocationID) *fabric.Location {
 			l, ok := f.Location(id)
 			if !ok {
@@ -75,7 +75,7 @@ func ground(f *fabric.Fabric, seconds int, loads ...load) *query.VerdictInput {
 		},
 	}
 	for _, signal := range []csig.Signal{csig.MinABWRatio, csig.MaxDelay} {
-		rows := query.SignalRows{Signal: signal, Recent: &query.Recent{Thresholds: g.Thresholds, Length: 1e9, End: end.UnixNano()}}
+		rows := query.SignalRows{Signal: signal, Recent: &query.Recent{Thresholds: aggregate.DefaultThresholds(), Length: 1e9, End: end.UnixNano()}}
 		for _, l := range loads {
 			if l.signal != 0 && l.signal != signal {
 				continue
@@ -90,7 +90,7 @@ func ground(f *fabric.Fabric, seconds int, loads ...load) *query.VerdictInput {
 			sums := aggregate.Sums{Observations: 20 * n, Samples: 20 * n, Measured: 20 * n, Sum: 20 * n * 1e5, Min: 5e4, Max: 2e5, Heavy: l.heavy * n, Unjudged: l.unjudged * n}
 			rows.Locations = append(rows.Locations, aggregate.CellLocation{CellID: cell, Location: id, Sums: sums})
 			c := aggregate.CellStats{Src: cell.Src, Dst: cell.Dst, Kind: 1, Signal: signal, Observations: 20 * n, Samples: 20 * n, Heavy: l.heavy * n, Unjudged: l.unjudged * n}
-			switch c.Judge(g.Thresholds); {
+			switch c.Judge(aggregate.DefaultThresholds()); {
 			case l.congested:
 				c.State, c.CongestedWindows = aggregate.Congested, n
 			case l.wasInRange:
@@ -275,7 +275,7 @@ func TestVerdictOfLongRange(t *testing.T) {
 	id := fabric.PortLocationID("leaf3", "up1")
 	g.From = start.Add(-24 * time.Hour)
 	for i := range g.Signals {
-		g.Signals[i].Earlier = &query.Recent{Thresholds: g.Thresholds, Length: int64(5 * time.Minute), End: start.UnixNano(), Windows: []aggregate.LocationWindow{
+		g.Signals[i].Earlier = &query.Recent{Thresholds: aggregate.DefaultThresholds(), Length: int64(5 * time.Minute), End: start.UnixNano(), Windows: []aggregate.LocationWindow{
 			{Start: g.From.Add(-time.Hour).UnixNano(), LocationStats: aggregate.LocationStats{Location: id, Observations: 20, Samples: 20, Heavy: 20}}, // before the range
 			{Start: g.From.Add(time.Hour).UnixNano(), LocationStats: aggregate.LocationStats{Location: id, Observations: 20, Samples: 20, Heavy: 20}},
 		}}

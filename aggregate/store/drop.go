@@ -42,7 +42,7 @@ func (c *Contents) WriteText(w io.Writer) {
 // TableContents is one table of partials or records.
 type TableContents struct {
 	Name        string
-	Rows, Bytes uint64    // stored rows: duplicates that are not merged yet count twice
+	Rows        uint64    // stored: duplicates that are not merged yet count twice
 	First, Last time.Time // zero for records
 }
 
@@ -187,11 +187,10 @@ func (c *Contents) add(t TableContents) {
 // countTable counts rows from the server's metadata of parts. The name of the result is empty if
 // the table does not exist: a migration was killed before it.
 func (s *Store) countTable(ctx context.Context, there []object, name, windows string) (t TableContents, err error) {
-	at := slices.IndexFunc(there, func(o object) bool { return o.name == name })
-	if at < 0 {
+	if !slices.ContainsFunc(there, func(o object) bool { return o.name == name }) {
 		return t, nil
 	}
-	t.Name, t.Bytes = name, there[at].bytes
+	t.Name = name
 	query := fmt.Sprintf("SELECT count(), %s FROM %s.%s", windows, s.database, name)
 	err = s.query(ctx, s.migrator, "count rows", query, func(rows driver.Rows) error {
 		return rows.Scan(&t.Rows, &t.First, &t.Last)

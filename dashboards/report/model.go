@@ -63,8 +63,7 @@ type Matrix struct {
 	LeftOut int       `json:"left_out,omitempty"` // number of groups left out
 	Cells   [][]*Cell `json:"cells"`
 
-	domain      domain // ramp of the left matrix
-	calm, worst string // labels of its ends
+	calm, worst string // labels of the ends of the left matrix' ramp
 }
 
 // Cell is a pair of source and destination group.

@@ -99,9 +99,8 @@ func rampColor(severity float64) template.CSS {
 	return template.CSS(fmt.Sprintf("background:var(--r%d)", int(math.Round(severity*(rampSteps-1)))))
 }
 
-// setScale sets the domain of the left matrix and the labels of its ends.
+// setScale sets the labels of the ends of the left matrix' domain.
 func (m *Matrix) setScale(d domain, unit csig.Unit) {
-	m.domain = d
 	m.calm, m.worst = csig.FormatQuantity(unit, d.low/unit.PerStored()), csig.FormatQuantity(unit, d.high/unit.PerStored())
 	if d.direction == csig.Min {
 		m.calm, m.worst = m.worst, m.calm

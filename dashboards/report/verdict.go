@@ -63,7 +63,7 @@ func Judge(ctx context.Context, data Data, g *VerdictInput, c *Coverage) (*Verdi
 		levels[one.ID] = one
 	}
 	ground := &query.VerdictInput{
-		From: time.Unix(0, span.First), To: time.Unix(0, span.Last).Add(span.Step), Thresholds: g.Thresholds, Fabric: g.Fabric, Coverage: c.producers(),
+		From: time.Unix(0, span.First), To: time.Unix(0, span.Last).Add(span.Step), Fabric: g.Fabric, Coverage: c.producers(),
 		Location: func(id aggregate.LocationID) *fabric.Location {
 			l := location(g.Names, id)
 			return &l

@@ -335,7 +335,7 @@ func (p *netboxParser) addAddress(item *netboxItem) {
 		added.addresses = nil
 	}
 	if word, _ := splitPort(at.port); strings.HasPrefix(word, "vlan") || word == "irb" || word == "bvi" {
-		n.vlans = append(n.vlans, vlan{name: at.port, addresses: added.addresses})
+		n.vlans = append(n.vlans, vlan{addresses: added.addresses})
 		return
 	}
 	n.ports = append(n.ports, added)

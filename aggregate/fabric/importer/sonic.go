@@ -167,7 +167,7 @@ func (p *sonicParser) vlan(name string) *vlan {
 	if !ok {
 		i = len(p.self.vlans)
 		p.vlans[name] = i
-		p.self.vlans = append(p.self.vlans, vlan{name: name})
+		p.self.vlans = append(p.self.vlans, vlan{})
 	}
 	return &p.self.vlans[i]
 }

@@ -78,7 +78,6 @@ type port struct {
 
 // vlan is a VLAN that a switch routes for the hosts at its members.
 type vlan struct {
-	name      string
 	addresses []netip.Prefix
 	members   []string
 }

@@ -77,7 +77,7 @@ func (a *API) verdictOf(ctx context.Context, s *table.State, on *scope, f *fabri
 
 func (a *API) makeVerdict(ctx context.Context, s *table.State, on *scope, f *fabric.Fabric) (*query.FabricVerdict, error) {
 	g := &query.VerdictInput{
-		From: on.From, To: on.To, Thresholds: a.Thresholds, Fabric: f, Location: on.names.describe,
+		From: on.From, To: on.To, Fabric: f, Location: on.names.describe,
 		Group: on.names.describeGroup,
 	}
 	var err error
