@@ -18,7 +18,7 @@ func cellsBoard(o *Options) board {
 		modePanel(o, colors),
 		sufferersPanel(colors),
 	}
-	panels = append(panels, cellPanels(o, colors)...)
+	panels = append(panels, cellPanels(colors)...)
 	panels = append(panels,
 		meanPanel(o, csig.MinABW, "Mean available bandwidth"),
 		meanPanel(o, csig.MaxDelay, "Mean of the worst hop's delay"),
@@ -75,7 +75,7 @@ func modePanel(o *Options, colors []object) panel {
 	const about = "The location that most heavy observations of the cell name; its number is its rank in the legend. Cells with fewer than 10 samples say nothing; no data is silence, not health. Click on a cell for its path and flows."
 	if !o.Tables {
 		p := matrix(o, title, about, "{signal}", "{mean}", object{"kind": "mode", "direction": "min"})
-		p.overrides = meanColumns(o)
+		p.overrides = meanColumns()
 		return p
 	}
 	names := colored(50)
@@ -153,7 +153,7 @@ func unitOf(s csig.Signal) string {
 
 // meanColumns gives the column of means the unit of the selected signal: queries put the signal
 // into the column's name, and the panel shows it without.
-func meanColumns(o *Options) []object {
+func meanColumns() []object {
 	var columns []object
 	for _, s := range signals {
 		columns = append(columns, override("mean "+signalTitle(s), object{"unit": unitOf(s), "decimals": 1, "displayName": "mean"}))
@@ -162,7 +162,7 @@ func meanColumns(o *Options) []object {
 }
 
 // cellPanels show the selected cell. Links lead from its path to its flows to its findings.
-func cellPanels(o *Options, colors []object) []panel {
+func cellPanels(colors []object) []panel {
 	const chosen = "&${src:queryparam}&${dst:queryparam}"
 	toFlows := toCells("flows that it slows down", chosen+fmt.Sprintf("&var-location=${__value.text:percentencode}&viewPanel=%d", flowsPanel))
 	toFindings := toCells("findings there", chosen+fmt.Sprintf("&var-location=${__data.fields.location:percentencode}&viewPanel=%d", findingsPanel))
@@ -181,13 +181,13 @@ func cellPanels(o *Options, colors []object) []panel {
 			title: "$src to $dst over time", kind: "timeseries", width: 12, height: 9, options: lineOptions(),
 			targets:   []object{sqlTarget(cellSQL, formatSeries)},
 			defaults:  object{"custom": lines(0), "color": color("palette-classic")},
-			overrides: append(meanColumns(o), override("heavy", merged(share, object{"displayName": "heavy share"})), override("trimmed", share)),
+			overrides: append(meanColumns(), override("heavy", merged(share, object{"displayName": "heavy share"})), override("trimmed", share)),
 		},
 		{
 			title: "Flows of $src to $dst", kind: "table", id: flowsPanel, width: gridWidth, height: 9, defaults: plain(), options: tableOptions(),
 			about:     aboutFlows,
 			targets:   []object{sqlTarget(flowsSQL, formatTable)},
-			overrides: append(flowColumnTitles(o), locationColumn(colors, toFindings), override("source", object{"links": []object{toFindings}})),
+			overrides: append(flowColumnTitles(), locationColumn(colors, toFindings), override("source", object{"links": []object{toFindings}})),
 		},
 		{
 			title: "Findings", kind: "table", id: findingsPanel, width: gridWidth, height: 8, defaults: plain(), options: tableOptions(),
@@ -200,8 +200,8 @@ func cellPanels(o *Options, colors []object) []panel {
 }
 
 // flowColumnTitles returns the units and titles of the flow columns.
-func flowColumnTitles(o *Options) []object {
-	return append(meanColumns(o), override("bytes", object{"unit": "bytes"}),
+func flowColumnTitles() []object {
+	return append(meanColumns(), override("bytes", object{"unit": "bytes"}),
 		named("source_port", "source port"), named("destination_port", "destination port"))
 }
 

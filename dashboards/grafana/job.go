@@ -54,7 +54,7 @@ func jobBoard(o *Options) board {
 				title: "Worst flows of $group", kind: "table", width: 24, height: 10, defaults: plain(), options: tableOptions(),
 				about:   aboutFlows,
 				targets: []object{sqlTarget(jobFlowsSQL, formatTable)},
-				overrides: append(flowColumnTitles(o),
+				overrides: append(flowColumnTitles(),
 					locationColumn(colors, toCells("findings there", "&var-location=${__data.fields.location:percentencode}&viewPanel=22"))),
 			},
 		},
