@@ -290,8 +290,13 @@ func (row *frameRow) check(t *testing.T, d *decode.Decoder, ends decode.Endpoint
 	if got.Reason != reason || got.N != len(want) || names(&got.Encap) != row.stack {
 		t.Fatalf("%+v: %d observations, %s, %q; want %d, %s, %q", st, got.N, got.Reason, names(&got.Encap), len(want), reason, row.stack)
 	}
+	tunnel := st.Encap.OuterIP() && ends == decode.Outer
 	for i, w := range want {
-		if g := got.Obs[i]; g != w {
+		g := got.Obs[i]
+		if inside := tunnel && g.Kind == decode.Reflection; (g.Flow != 0) != inside {
+			t.Fatalf("%+v: flow %d in\n%+v, a reflection in a tunnel: %t", st, g.Flow, g, inside)
+		}
+		if g.Flow = 0; g != w {
 			t.Fatalf("%+v: decoded\n%+v, sent\n%+v", st, g, w)
 		}
 	}
