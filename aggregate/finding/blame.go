@@ -309,7 +309,7 @@ func (v *verdict) String() string {
 		names = append(names, v.at[i].Name)
 	}
 	if n := len(v.at) - most; n > 0 {
-		names = append(names, fmt.Sprintf("%d others", n))
+		names = append(names, fmt.Sprintf("%d more", n))
 	}
 	return strings.Join(names, " or ")
 }

@@ -487,8 +487,9 @@ func collectKill(t *testing.T, env []string) {
 	mustRun(t, env, "schema", "verify", "--store", "embedded:"+store)
 	serveBinary(t, env, "query", "serve", "--store", "embedded:"+store, "--listen", "127.0.0.1:0", "--clickhouse-listen", address)
 	var from, to, first int64
-	row := ask(t, address, "SELECT toUnixTimestamp64Nano(window_from), toUnixTimestamp64Nano(window_to) FROM csigscope.gaps FINAL WHERE reason = 'restart'")
-	if n, err := fmt.Sscan(row, &from, &to); n != 2 || err != nil || strings.Count(row, "\n") != 1 {
+	// On a busy machine end starts another process, and its gap comes later.
+	row := ask(t, address, "SELECT toUnixTimestamp64Nano(window_from), toUnixTimestamp64Nano(window_to) FROM csigscope.gaps FINAL WHERE reason = 'restart' ORDER BY window_from LIMIT 1")
+	if n, err := fmt.Sscan(row, &from, &to); n != 2 || err != nil {
 		t.Fatalf("gaps: got %q, want one of a restart", row)
 	}
 	row = ask(t, address, "SELECT toUnixTimestamp64Nano(window_from) FROM csigscope.gaps FINAL WHERE reason = 'open' AND resolution_ns = 1000000000 AND toUnixTimestamp64Nano(window_to) = "+strconv.FormatInt(from, 10))
