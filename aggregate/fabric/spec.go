@@ -110,22 +110,61 @@ func (b *boundedWriter) Write(p []byte) (int, error) {
 	return b.w.Write(p)
 }
 
+// partLen is the number of elements of a list that are made into a tree of YAML nodes at once. A tree takes
+// 200 times as much memory as its text.
+const partLen = 16
+
 func (s *Spec) encode(w io.Writer, head string, comments map[string]string) error {
+	if err := encodePart(w, &Spec{Version: s.Version, Name: s.Name, CSIG: s.CSIG}, func(doc *yaml.Node) {
+		doc.HeadComment = head
+		annotate(doc, "", comments)
+	}); err != nil {
+		return err
+	}
+	for _, list := range []struct {
+		key  string
+		len  int
+		part func(from, to int) *Spec
+	}{
+		{"groups", len(s.Groups), func(from, to int) *Spec { return &Spec{Groups: s.Groups[from:to]} }},
+		{"devices", len(s.Devices), func(from, to int) *Spec { return &Spec{Devices: s.Devices[from:to]} }},
+		{"hosts", len(s.Hosts), func(from, to int) *Spec { return &Spec{Hosts: s.Hosts[from:to]} }},
+		{"taps", len(s.Taps), func(from, to int) *Spec { return &Spec{Taps: s.Taps[from:to]} }},
+		{"paths", len(s.Paths), func(from, to int) *Spec { return &Spec{Paths: s.Paths[from:to]} }},
+		{"ecmp", len(s.ECMP), func(from, to int) *Spec { return &Spec{ECMP: s.ECMP[from:to]} }},
+	} {
+		for from := 0; from < list.len; from += partLen {
+			var text bytes.Buffer
+			if err := encodePart(&text, list.part(from, min(from+partLen, list.len)), func(doc *yaml.Node) {
+				doc.Content = doc.Content[2:] // without the version
+				for i, n := range child(doc, list.key).Content {
+					annotate(n, fmt.Sprintf("%s[%d]", list.key, from+i), comments)
+				}
+			}); err != nil {
+				return err
+			}
+			if from > 0 {
+				_, _ = text.ReadBytes('\n') // the key
+			}
+			if _, err := text.WriteTo(w); err != nil {
+				return fmt.Errorf("write fabric: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// encodePart writes a part of a fabric as YAML, after edit has changed its tree.
+func encodePart(w io.Writer, part *Spec, edit func(*yaml.Node)) error {
 	var doc yaml.Node
-	if err := doc.Encode(s); err != nil {
+	if err := doc.Encode(part); err != nil {
 		return fmt.Errorf("write fabric: %w", err)
 	}
 	styleSpec(&doc)
-	doc.HeadComment = head
-	if len(comments) > 0 {
-		annotate(&doc, "", comments)
-	}
+	edit(&doc)
 	e := yaml.NewEncoder(w)
 	e.SetIndent(2)
-	if err := e.Encode(&doc); err != nil {
-		return fmt.Errorf("write fabric: %w", err)
-	}
-	if err := e.Close(); err != nil {
+	if err := errors.Join(e.Encode(&doc), e.Close()); err != nil {
 		return fmt.Errorf("write fabric: %w", err)
 	}
 	return nil

@@ -3,6 +3,7 @@ package fabric
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -197,6 +198,37 @@ func TestParseRefusesEmptyAndHugeFiles(t *testing.T) {
 	}
 	if _, err := Load(filepath.Join(t.TempDir(), "none.yaml")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v, want that the file does not exist", err)
+	}
+}
+
+// TestWriteInParts: lists of several parts are read back, with each comment before its element.
+func TestWriteInParts(t *testing.T) {
+	s := &Spec{Version: SpecVersion, Name: "parts"}
+	comments := map[string]string{}
+	for i := range 2*partLen + 1 {
+		name := fmt.Sprintf("d%d", i)
+		s.Devices = append(s.Devices, DeviceSpec{Name: name, Stage: "leaf", Ports: []PortSpec{{Name: name + "-p", Orientation: "up", Speed: "1Gbps"}}})
+		s.Groups = append(s.Groups, GroupSpec{Name: "g" + name, Level: "rack", Prefixes: []string{fmt.Sprintf("10.0.%d.0/24", i)}})
+		comments[fmt.Sprintf("devices[%d]", i)] = "about " + name
+		comments[fmt.Sprintf("devices[%d].ports[0]", i)] = "about " + name + "-p"
+		comments[fmt.Sprintf("groups[%d]", i)] = "about g" + name
+	}
+	var b bytes.Buffer
+	if err := s.WriteCommented(&b, "a head", comments); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	again, err := Parse(&b, "written")
+	if err != nil || !reflect.DeepEqual(s, again) {
+		t.Errorf("read back as %+v, wrote %+v: %v", again, s, err)
+	}
+	for _, name := range []string{"d0", "d15-p", "d16", "gd16", "d32", "d32-p", "gd32"} {
+		if !regexp.MustCompile("# about " + name + `\n +- \{?name: ` + name + `\b`).MatchString(text) {
+			t.Errorf("no comment about %s before it in\n%s", name, text)
+		}
+	}
+	if n := strings.Count(text, "devices:"); n != 1 || !strings.HasPrefix(text, "# a head\n") {
+		t.Errorf("%d times devices in\n%s", n, text)
 	}
 }
 
