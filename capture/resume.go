@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 )
 
 // resumeBytes is the chunk size for finding boundaries after damage: the smallest that requires
@@ -30,7 +31,8 @@ func (e *DamageError) Error() string {
 	if e.Gaps != 1 {
 		gaps = fmt.Sprintf("%d places", e.Gaps)
 	}
-	return fmt.Sprintf("read capture %q: damaged in %s, %d bytes are left out; the first: %v", e.File, gaps, e.Bytes, e.First)
+	read := fmt.Sprintf("read capture %q: ", e.File)
+	return fmt.Sprintf("%sdamaged in %s, %d bytes are left out; the first: %s", read, gaps, e.Bytes, strings.TrimPrefix(e.First.Error(), read))
 }
 
 // Unwrap returns the error at the first gap.

@@ -310,7 +310,7 @@ func (l *Lister) follow(ctx context.Context, path string) (err error) {
 		}
 	}
 	if l.counts.Missed > 0 {
-		return fmt.Errorf("follow %q: %d captures were not read in full", path, l.counts.Missed)
+		return fmt.Errorf("follow %q: %s not read in full", path, counted(uint64(l.counts.Missed), "capture"))
 	}
 	return ctx.Err()
 }

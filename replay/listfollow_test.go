@@ -55,7 +55,7 @@ func TestListFollowsFolder(t *testing.T) {
 		capturedAt(t, filepath.Join(dir, "third"), 4)
 		see("third/1@4")
 		cancel()
-		if err := <-done; errors.Is(err, context.Canceled) || err == nil || !strings.Contains(err.Error(), "1 captures were not read in full") {
+		if err := <-done; errors.Is(err, context.Canceled) || err == nil || !strings.Contains(err.Error(), ": 1 capture not read in full") {
 			t.Errorf("error %v", err)
 		}
 		r, err := capture.NewReader(&copied, "copy", capture.Options{})

@@ -100,8 +100,8 @@ func TestNoteMissing(t *testing.T) {
 		{0, frames(0, 0, 0, 0), 0, 0, "no packets"},
 		{100, frames(50, 0, 50, 0), 100, 0, "within the headers of 50 of 100 packets"},
 		{100, frames(1, 0, 0, 99), 1, 0, "99 of 100 packets are encrypted by MACsec"},
-		{100, frames(10, 90, 0, 0), 0, 10, "have reflections, but none has a CSIG tag. Tags are known by their TPID"},
-		{100, frames(0, 100, 0, 0), 0, 0, "none of the packets has a CSIG tag or reflection. Tags are"},
+		{100, frames(10, 90, 0, 0), 0, 10, "have reflections, but none has a CSIG tag.\nTags are known by their TPID"},
+		{100, frames(0, 100, 0, 0), 0, 0, "none of the packets has a CSIG tag or reflection.\nTags are known by their TPID, here 0x9900, 0x88b5, 0x88b6: name others in\n"},
 	} {
 		var b strings.Builder
 		replay.NoteMissing(&b, tc.packets, tc.frames, tc.tags, tc.reflections, domain)

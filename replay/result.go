@@ -190,8 +190,8 @@ func NoteMissing(w io.Writer, packets uint64, frames *[decode.NumReasons]uint64,
 
 // noteTPIDs ends a hint about missing tags.
 func noteTPIDs(w io.Writer, d *csig.Domain) {
-	fmt.Fprintf(w, " Tags are known by their TPID, here %s: others go\n"+
-		"into csig: tpids of a file for --config (csigscope config dump prints one). A capture has no tags at a\n"+
+	fmt.Fprintf(w, "\nTags are known by their TPID, here %s: name others in\n"+
+		"csig: tpids of a file for --config (csigscope config dump prints one). A capture has no tags at a\n"+
 		"sender before they are added, and behind a switch or a network card that strips them.\n", d.TPIDNames())
 }
 

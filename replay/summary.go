@@ -168,7 +168,7 @@ func writeSignal(w io.Writer, sig csig.Signal, s table.Rows, names Names) {
 	sort.SliceStable(cells, func(i, j int) bool { return cells[i].Heavy > cells[j].Heavy })
 	fmt.Fprintf(w, "\n%s: %d of %d cells were congested, %d of them at the end\n", sig, congested, len(cells), still)
 	if unjudged > 0 {
-		fmt.Fprintf(w, "  %d cells are not judged: %s\n", unjudged, aggregate.HowToJudge(sig))
+		fmt.Fprintf(w, "  %d of %d cells are not judged: %s\n", unjudged, len(cells), aggregate.HowToJudge(sig))
 	}
 	if congested+states[aggregate.Brief] == 0 {
 		return
