@@ -121,7 +121,7 @@ func (s *Store) prepareInBackground(ctx context.Context, o *Options) error {
 		if ctx.Err() != nil {
 			return s.describe("open store", ctx.Err())
 		}
-		s.logger.Warn("the server does not answer yet: rows wait in the outbox", slog.Duration("after", o.Later.Patience))
+		s.logger.Warn("the store does not answer yet: rows wait in the outbox", slog.Duration("after", o.Later.Patience))
 	}
 	return nil
 }

@@ -109,9 +109,9 @@ func btfRequirement() Requirement {
 	_, err := os.Stat("/sys/kernel/btf/vmlinux")
 	switch {
 	case err == nil:
-		return Requirement{"BTF", true, "of the kernel is there; it is not needed"}
+		return Requirement{"BTF", true, "the kernel has it; it is not needed"}
 	case errors.Is(err, fs.ErrNotExist):
-		return Requirement{"BTF", true, "of the kernel is missing; it is not needed"}
+		return Requirement{"BTF", true, "the kernel lacks it; it is not needed"}
 	}
 	return Requirement{"BTF", true, err.Error() + "; it is not needed"}
 }

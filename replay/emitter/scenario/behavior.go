@@ -125,7 +125,7 @@ func (s *Scenario) checkBehaviors() error {
 				return fmt.Errorf("%s[%d] (%s): %w", list.key, i, b.Kind, err)
 			}
 			if (b.Kind == Strip || b.Kind == EgressEdge || b.Kind == Insert) && s.HashesTags() {
-				return fmt.Errorf("%s[%d] (%s): a packet whose tag comes or goes would change its way with it: take out the fault %s", list.key, i, b.Kind, TagHash)
+				return fmt.Errorf("%s[%d] (%s): it adds or removes tags, by which %s chooses paths: take out one of them", list.key, i, b.Kind, TagHash)
 			}
 		}
 	}
