@@ -59,7 +59,7 @@ type Ingest struct {
 	TLS       TLS            `yaml:"tls,omitempty" help:"ca is the authority of the certificates of exporters and peers, whose name is the first URI in them, else the first DNS name, else the common name; cert needs serverAuth if it has extendedKeyUsage"`
 	Tokens    string         `yaml:"tokens,omitempty" unit:"file" help:"file of lines NAME: SHA256-OF-THE-TOKEN [EXPIRES], which is read again when it changes. A name may have several lines, such as an old token and a new one"`
 	Anonymous string         `yaml:"anonymous,omitempty" help:"name of exporters without a credential: for loopback"`
-	Exporters []Exporter     `yaml:"exporters,omitempty" default:"all that have a credential" help:"exporters that may send; the first entry that matches a name applies, and its limits take precedence over the key limits. Exporters with a token or a full name here are expected: an alert reports those that never send"`
+	Exporters []Exporter     `yaml:"exporters,omitempty" default:"all; required with tls.ca" help:"exporters that may send; the first entry that matches a name applies, and limits that it lacks are those of collect.ingest.limits. Exporters with a token or a full name here are expected: an alert reports those that never send"`
 	Limits    ExporterLimits `yaml:"limits,omitempty" help:"limits of each exporter that has none of its own"`
 	Peers     []string       `yaml:"peers,omitempty,flow" unit:"name" help:"names of other collectors, as in their certificates or the file of tokens: --api-listen shows the windows that they share, and the store never gets them. They may not export; each may send as much as 20 exporters"`
 }

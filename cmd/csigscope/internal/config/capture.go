@@ -35,7 +35,7 @@ type Capture struct {
 // Collect holds the keys of collect.
 type Collect struct {
 	Capture `yaml:",inline"`
-	MaxAge  Duration `yaml:"max_age" range:"1s..1m" help:"silence after which live answers have no data, of a cell, a tap or an exporter; rounded down to whole windows, of 1s or shorter"`
+	MaxAge  Duration `yaml:"max_age" range:"1s..1m" help:"live answers have no data of a cell, a tap or an exporter that was silent for this long; rounded down to whole windows, of 1s or shorter"`
 	Mirrors []Mirror `yaml:"mirrors,omitempty" help:"addresses that switches send mirrored frames to; each session that arrives there is a tap of its own, NAME/SWITCH/SESSION"`
 	Ingest  Ingest   `yaml:"ingest,omitempty"`
 	Peers   Peers    `yaml:"peers,omitempty"`
@@ -260,7 +260,7 @@ type Mirror struct {
 	Place       Place                    `yaml:"place,omitempty" default:"as of a tap" help:"place of sessions that have none of their own"`
 	Weight      Quantity                 `yaml:"weight,omitempty" range:"1..1073741824" default:"as of a tap" help:"packets that one mirrored packet stands for"`
 	Buffer      Bytes                    `yaml:"buffer,omitempty" range:"..1GiB" default:"64MiB" help:"packets that wait in the kernel"`
-	Clock       Choice[clocks]           `yaml:"clock,omitempty" default:"collector" help:"clock of the frames' times; switch where ERSPAN III sends times that can be compared"`
+	Clock       Choice[clocks]           `yaml:"clock,omitempty" default:"collector" help:"clock of the frames' times; switch takes the times that ERSPAN III carries, unless they are in no known unit or more than a minute off"`
 	Sessions    map[string]MirrorSession `yaml:"sessions,omitempty" help:"sessions by SESSION, SWITCH or SWITCH/SESSION, such as 77, 192.0.2.1 or 192.0.2.1/77"`
 	MaxSessions Quantity                 `yaml:"max_sessions,omitempty" range:"1..1024" default:"64" help:"sessions that are taps of their own; further ones count together"`
 }

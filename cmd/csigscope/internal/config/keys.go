@@ -241,7 +241,7 @@ func kind(f reflect.StructField) string {
 		return "mapping"
 	case t.Kind() == reflect.Bool:
 		return "true or false"
-	case t.Kind() == reflect.Int:
+	case t.Kind() == reflect.Int, t.Kind() == reflect.Float64:
 		return "number"
 	}
 	return "text"

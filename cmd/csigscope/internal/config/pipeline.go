@@ -44,9 +44,9 @@ func (c *Decode) Decoder(domain *csig.Domain) (d decode.Config, err error) {
 type Windows struct {
 	Resolutions     []Duration `yaml:"resolutions,flow" help:"lengths of windows, each a whole part of the next; below 1s at most one, of at least 100us; from 10ms on, collect --api-listen serves its windows too"`
 	FineHeavyOnly   bool       `yaml:"fine_heavy_only" help:"keep rows below 1s only where something was heavy"`
-	MaxKeys         Quantity   `yaml:"max_keys,omitempty" range:"1..2097152" default:"1048576, fewer under a memory limit" help:"series that each stream of a tap counts at a time, of which a row has one or several; observations of further ones go to overflow rows, which keep totals exact"`
+	MaxKeys         Quantity   `yaml:"max_keys,omitempty" range:"1..2097152" default:"1048576, fewer under a memory limit" help:"series that each stream of a tap counts at a time; a row adds up one or several of them. Observations of further series go to overflow rows, which keep totals exact"`
 	LocateUntouched bool       `yaml:"locate_untouched" help:"use locator metadata where S is the initial value: for fabrics whose first hop may write that value"`
-	UDPRepeat       Duration   `yaml:"udp_repeat" range:"0s..1m" help:"a reflection over UDP, without an acknowledgement number, is a repeat if the previous one of its flow and signal had the same fields, and these last counted within this time before; 0s counts all"`
+	UDPRepeat       Duration   `yaml:"udp_repeat" range:"0s..1m" help:"a reflection over UDP, without an acknowledgement number, is a repeat if the last one of its flow and signal that counted has the same fields and is less than this time away; 0s counts all"`
 }
 
 func defaultWindows() Windows {
