@@ -250,7 +250,7 @@ var unseen = [...][3]string{
 	{"a port writes a value and keeps the locator of a port before it", "that port may have written the value: consecutive values of one port differ as much without the fault", "captures around it (`conform`)"},
 	{"a sender writes values with the locator of a port that hardly any other tag names", "the port may be that loaded; after 3 s stuck-port names it or the sender", "captures at senders"},
 	{"a device resets or overwrites values in only a dozen flows, or delays of few codes", "these may be the flows that pass it by chance; with few codes different delays have the same code", "more flows, or captures around it (`conform`)"},
-	{"a port always writes one of the 32 codes of compact tags, and no bandwidth that contradicts it", "a sound port with a steady load or a full queue does so as well: with flows of constant rate, in 8,100 of 8,100 packets of 3 s", "its counters (`conform --metrics`)"},
+	{"a port always writes the same one of the 32 codes of compact tags, and no bandwidth in its tags contradicts it", "a sound port with a steady load or a full queue does so as well: with flows of constant rate, in 8,100 of 8,100 packets of 3 s", "its counters (`conform --metrics`)"},
 	{"two ports write each other's locators, and no flow that passes them names another port", "nothing contradicts the locators", "captures around the device (`conform`)"},
 	{"a device exchanges all signal types in turn", "each type arrives as often as it was sent", "captures around it (`conform`)"},
 	{"a port writes into trimmed packets", "the value at the time of trimming is lost", "captures around it (`conform`)"},

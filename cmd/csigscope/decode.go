@@ -27,22 +27,21 @@ func newDecodeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "decode FILE...",
 		Short: "Print each tag and reflection of a capture as JSON",
-		Long: `decode prints one JSON object per tag or reflection, in the order of the packets
-in the file. The value is at least low and below high. src and dst are the packet's own. A tag
-measures the path from src to dst; a reflection, with "path": "reverse", the one from dst to src.
--o table prints a line for people instead, with the time as RFC 3339 beside
-time_ns. At the end it prints on standard error the numbers of packets, by result, and of
-observations.
-FILE may be pcap or pcapng, plain or compressed with gzip or zstd, a folder of
-captures, or - for standard input. After damage, reading resumes at the next 4 valid blocks
-of a pcapng file (fewer at its end), or behind the next 64 KiB of valid records of a pcap file. The
-bytes between are counted; their packets get no numbers. In a
-pcapng file, packets whose interface may be described in the damage are left out as well.
-Compressed files and pipes are read up to the damage.
+		Long: `decode prints one JSON object per tag or reflection, in the order of the packets in the file. The
+value is at least low and below high. src and dst are the packet's own. A tag measures the path from
+src to dst; a reflection, with "path": "reverse", the one from dst to src. -o table prints a line for
+people instead, with the time as RFC 3339 beside time_ns. At the end decode prints on standard error
+the numbers of packets, by result, and of observations.
 
-decode unwraps frames that switches mirror in ERSPAN, GRE-TAP, VXLAN or TZSP where --mirrors, the fabric file
-or the configuration (taps: mirrors) says that the capture holds such sessions. Elsewhere a tag in
-a mirror session is an orphan ("orphan": true): anybody can send one.
+FILE may be pcap or pcapng, plain or compressed with gzip or zstd, a folder of captures, or - for
+standard input. After damage, reading resumes at the next 4 valid blocks of a pcapng file (fewer at
+its end), or behind the next 64 KiB of valid records of a pcap file. The bytes between are counted;
+their packets get no numbers. In a pcapng file, packets whose interface may be described in the
+damage are left out as well. Compressed files and pipes are read up to the damage.
+
+decode unwraps frames that switches mirror in ERSPAN, GRE-TAP, VXLAN or TZSP where --mirrors, the
+fabric file or the configuration (taps: mirrors) says that the capture holds such sessions. Elsewhere
+a tag in a mirror session is an orphan ("orphan": true): anybody can send one.
 
 Several files, or those of a folder, are merged by time, and each object then begins
 with its "file". "packet" always counts from 1 in its own file, whose order is kept.

@@ -101,10 +101,10 @@ names; or classic pcap; compressed if asked for), fabric.yaml (topology and taps
 the other commands) and truth.ndjson. The first line of truth.ndjson has the frames that each tap
 saw, lost, duplicated and reordered. For each window, a line cell has the heavy observations of a
 cell by port, a line physical the tightest port between two groups, and a line port the load of a
-port. The same seed gives the same bytes. If the scenario has the key flow_trace, an interval, flows.ndjson
-has the state of each flow at that interval, and flows.svg draws up to 64 flows: rates, delays, and
-the bottleneck of each as its reflections name it. If it has counters, counters.csv has the values
-that ports measured, for conform --metrics.
+port. The same seed gives the same bytes. If the scenario has the key flow_trace, an interval,
+flows.ndjson has the state of each flow at that interval, and flows.svg draws up to 64 flows: rates,
+delays, and the bottleneck of each as its reflections name it. If it has counters, counters.csv has
+the values that ports measured, for conform --metrics.
 
 With --interface it sends the frames of all taps through a network interface instead,
 at the pace of the simulated clock: Linux only, as root or with CAP_NET_RAW.
@@ -133,8 +133,9 @@ of their ports treat tags, by entries such as
 {match: "leaf3:up*", kind: wrong-lm, start: 2s, end: 4s}. match is a pattern of devices or ports
 (for forge: of hosts), kind one of those below. For each cell with heavy observations, the truth has
 the bottleneck that the tags name and, with such entries, the one that they would name without the
-entries. In the lists below, LM is the locator metadata of a tag and D its bit for trimmed packets. Sections of IBCS are those of
-draft-tian-ccwg-ibcs-datapath-processing-00, other sections those of draft-ravi-ippm-csig-01.
+entries. In the lists below, LM is the locator metadata of a tag and D its bit for trimmed packets.
+Sections of IBCS are those of draft-tian-ccwg-ibcs-datapath-processing-00, other sections those of
+draft-ravi-ippm-csig-01.
 
 Kinds of devices:
 ` + scenario.ListKinds(scenario.DeviceKinds()) + `

@@ -131,8 +131,8 @@ judged, and calls the fabric healthy only if all expected taps sent data. A stor
 with rows in the range, and live ones that wrote in the day before its end; csigscope report also
 expects those of the fabric file. -o json has everything about a place, with its cells and the worst
 value of each signal. A collector answers about the windows in its memory, the last minute. With
--o wide and csv, a statement has several rows: the n-th one has its n-th signal and, apart from
-that, its n-th cell; the other columns repeat.`
+-o wide and csv, a statement has several rows: the n-th one has its n-th signal and its n-th
+cell, which have nothing to do with each other; the other columns repeat.`
 	cmd.Example = `  csigscope query verdict
   csigscope query verdict --since 15m
   csigscope query verdict --server http://127.0.0.1:9465 --windows 10 -o json`

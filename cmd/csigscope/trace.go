@@ -32,9 +32,9 @@ tap. It recognizes packets by fields that no device may change, and the order of
 by the TTL. A packet and the same packet in an IP tunnel count as two. For each two taps that saw the
 same packets it prints the offset and the drift of their clocks with bounds, the delay of packets,
 and the ports that wrote another value or locator into tags on the way. Offset and drift are positive
-if the clock of the second tap is ahead or runs faster. Two taps at the receivers of different racks see no packet in common:
-trace relates their clocks by the tags that one of them saw and the reflections of these tags, on TCP
-acknowledgements, that the other one saw, in any tunnel.
+if the clock of the second tap is ahead or runs faster. If two taps, such as those at the receivers
+of two racks, see no packet in common, trace relates their clocks by tags that one of them saw and
+their reflections, on TCP acknowledgements, that the other one saw, also in tunnels.
 
 Packets of one direction cannot show whether they were slow or a clock is wrong: the offset then has
 a bound on one side only. With both directions its error is at most half of the shortest round trip,
@@ -51,8 +51,7 @@ The command exits with 3 if the clocks of two captures with packets in common, o
 their reflections, are unknown.
 
 Packets that trace cannot read or recognize are counted on standard error. It does not look into
-mirror sessions. After damage in a capture,
-reading resumes as in replay, and the exit code is 1.`,
+mirror sessions. After damage in a capture, reading resumes as in replay, and the exit code is 1.`,
 		Example: `  csigscope trace rack1.pcapng rack2.pcapng
   csigscope trace host.pcapng leaf.pcapng spine.pcapng --timestamp-error 5us -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {

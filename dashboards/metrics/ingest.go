@@ -173,7 +173,7 @@ type ReceivedPeer struct {
 // NewPeers exports the windows sent to each configured peer and received from each peer.
 func NewPeers(read func() Peers) *Collector {
 	c := new(Collector)
-	up := c.gauge("peer_up", "1 until the peer does not answer a request, and again since it answered. A refusal of windows is an answer, one of the credential is not.", "peer")
+	up := c.gauge("peer_up", "0 if the peer did not answer the last request, else 1. A refusal of windows is an answer, one of the credential is not.", "peer")
 	blocks := c.counter("peer_sent_blocks_total", "Blocks of closed windows that the peer took.", "peer")
 	rows := c.counter("peer_sent_rows_total", "Rows in them.", "peer")
 	size := c.counter("peer_sent_bytes_total", "Bytes of the requests that the peer answered, before compression.", "peer")

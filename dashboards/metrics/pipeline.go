@@ -60,7 +60,7 @@ func NewAggregate(read func() aggregate.Counts) *Collector {
 	windows := c.counter("aggregate_windows_closed_total", "Windows written, all resolutions, corrections included.")
 	reopened := c.counter("aggregate_windows_reopened_total", "Windows that late observations opened again.")
 	evictions := c.counter("aggregate_reflection_evictions_total", "Flows forgotten before a repeat of their reflection could come: some repeats count twice.")
-	forgotten := c.counter("aggregate_flows_forgotten_total", "Flows that windows forgot because their budget of flows was spent: they are part of all others.")
+	forgotten := c.counter("aggregate_flows_forgotten_total", "Flows that windows forgot because their budget of flows was spent: they count in the rows of the others.")
 	resets := c.counter("aggregate_cache_resets_total", "Look-up caches emptied because they were full or groups had changed.")
 	c.read = func(to emit) {
 		n := read()
