@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -316,8 +317,8 @@ func newPlan(o Options, e Extent) (plan, error) {
 	if e.OnlyMinutes(from) {
 		choices = []time.Duration{time.Minute}
 		if step >= heavyOnlyBelow && step%time.Minute != 0 {
-			return plan{}, fmt.Errorf("%w: step %s: windows of 1s before %s are no longer stored: expected a multiple of 1m, or a later from",
-				ErrInvalid, step, e.Seconds.UTC().Format(time.RFC3339))
+			return plan{}, fmt.Errorf("%w: windows of 1s before %s are no longer stored: expected a step in whole minutes, or a later from",
+				ErrInvalid, e.Seconds.UTC().Format(time.RFC3339))
 		}
 	}
 	if step == 0 {
@@ -382,7 +383,11 @@ func resolutionFor(step time.Duration, resolutions []time.Duration) (time.Durati
 		}
 	}
 	if len(fit) == 0 {
-		return 0, fmt.Errorf("%w: step %s: expected a multiple of a stored resolution, one of %v", ErrInvalid, step, resolutions)
+		var stored []string
+		for _, r := range resolutions {
+			stored = append(stored, r.String())
+		}
+		return 0, fmt.Errorf("%w: expected a step that is a multiple of a stored resolution: %s", ErrInvalid, strings.Join(stored, " or "))
 	}
 	if len(fit) > 1 && fit[1] >= heavyOnlyBelow {
 		return 0, nil

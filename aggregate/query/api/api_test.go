@@ -382,8 +382,10 @@ func TestHistory(t *testing.T) {
 	if len(l.Locations) == 0 || l.Locations[0].Heavy == 0 {
 		t.Errorf("locations %+v", l)
 	}
-	if w := s.get(t, "/api/v1/cells"); w.Code != 404 || !strings.Contains(w.Body.String(), "give from and to") {
-		t.Errorf("no memory: %d %s", w.Code, w.Body)
+	for question, past := range map[string]bool{"cells": true, "watch": false, "changes": false} {
+		if w := s.get(t, "/api/v1/"+question); w.Code != 404 || strings.Contains(w.Body.String(), "give from and to") != past {
+			t.Errorf("%s without memory: %d %s", question, w.Code, w.Body)
+		}
 	}
 	var b query.Bundle
 	if err := json.Unmarshal(s.get(t, "/api/v1/bundle").Body.Bytes(), &b); err != nil || len(b.Data) == 0 {

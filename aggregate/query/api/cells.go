@@ -153,7 +153,7 @@ func cursor(s *table.State, offset int, question uint64) string {
 // pageAt returns the state that a cursor is pinned to.
 func pageAt(s *table.State, in *wire.CellsRequest) (*table.State, int, error) {
 	if isPast(in.GetCursor()) {
-		return nil, 0, wrong("cursor", in.GetCursor(), "is of history: give the same from and to")
+		return nil, 0, wrong("cursor", in.GetCursor(), "belongs to an answer of history: give its from and to")
 	}
 	fail := func(why string) (*table.State, int, error) {
 		return nil, 0, wrong("cursor", in.GetCursor(), "%s: leave it out to start over", why)
@@ -172,7 +172,7 @@ func pageAt(s *table.State, in *wire.CellsRequest) (*table.State, int, error) {
 		return fail("is not the next_cursor of a page")
 	}
 	if parts[2] != strconv.FormatUint(questionHash(in), 16) {
-		return fail("is of a question with other parameters")
+		return fail("belongs to a question with other parameters")
 	}
 	at, ok := s.At(revision)
 	if !ok || epoch != s.Epoch {
@@ -353,7 +353,11 @@ func (a *API) pathOf(ctx context.Context, s *table.State, about *wire.About, n *
 	case len(cells) == 0:
 		return nil, &refused{status: http.StatusNotFound, detail: fmt.Sprintf("nothing was observed from %q to %q in the last %d windows: raise windows, or ask for history (from, to)", in.GetSrc(), in.GetDst(), in.GetWindows())}
 	case len(cells) > 1:
-		return nil, wrong("src", in.GetSrc(), "stands for several groups, with %d cells: name one each, or ask for cells", len(cells))
+		parameter, group := "dst", in.GetDst()
+		if slices.ContainsFunc(cells, func(c *wire.Cell) bool { return c.GetSrc() != cells[0].GetSrc() }) {
+			parameter, group = "src", in.GetSrc()
+		}
+		return nil, wrong(parameter, group, "stands for several groups, with %d cells: name one of them, or ask for cells", len(cells))
 	}
 	explainUnjudged(about, signal, cells)
 	p := &wire.PathResponse{About: about, Cell: cells[0]}

@@ -136,7 +136,7 @@ func export[Q any, P tableRequest[Q]](a *API, mux *http.ServeMux, name string, f
 func (a *API) exportCells(ctx context.Context, s *table.State, in *wire.ExportRequest) (*exported, error) {
 	switch {
 	case in.GetStep() != nil && (s != nil || in.GetTable() != "windows"):
-		return nil, wrong("step", in.GetStep().AsDuration().String(), "is for windows of history: it needs from, to and table=windows")
+		return nil, wrong("step", in.GetStep().AsDuration().String(), "applies only to windows of history: give from, to and table=windows")
 	case s == nil && in.GetTable() == "windows":
 		return a.exportPastWindows(ctx, in)
 	case s == nil:

@@ -74,7 +74,7 @@ func TestFine(t *testing.T) {
 	}
 	for target, want := range map[string]string{
 		"cells?resolution=10ms": "no such windows are in memory here: expected 1s or 100ms",
-		"cells?resolution=1s&from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:10Z": "is of windows in memory: leave it out, or from and to",
+		"cells?resolution=1s&from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:10Z": "applies only to windows in memory: leave it out, or from and to",
 		"watch?resolution=100ms&flows=3":                                        "windows of 100ms name none",
 		"watch?resolution=1m":                                                   "expected 1s or 100ms",
 	} {

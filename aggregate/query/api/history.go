@@ -313,7 +313,7 @@ func pinAt(cursor string, question uint64) (pin, error) {
 	case err != nil || p.cursor() != cursor || p.offset < 0 || p.asOf <= 0:
 		return p, wrong("cursor", cursor, "is not the next_cursor of a page of history: leave it out to start over")
 	case p.question != question:
-		return p, wrong("cursor", cursor, "is of a question with other parameters: leave it out to start over")
+		return p, wrong("cursor", cursor, "belongs to a question with other parameters: leave it out to start over")
 	}
 	return p, nil
 }

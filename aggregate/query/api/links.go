@@ -77,7 +77,7 @@ func (n *BothNames) Topology(context.Context) (*fabric.Fabric, error) {
 // revision.
 func (a *API) linksOf(ctx context.Context, s *table.State, on *scope, f *fabric.Fabric) (*query.Links, error) {
 	if !on.Signal.Aggregation().Locates() {
-		return nil, wrong("signal", on.about.GetSignal(), "adds up hops and names no link: ask for one that is the least or the greatest of the hops")
+		return nil, wrong("signal", on.about.GetSignal(), "is a sum or a count over hops, which names no link: ask for a minimum or maximum over hops")
 	}
 	if s == nil {
 		links, err := a.makeLinks(ctx, s, on, f)
@@ -226,7 +226,7 @@ func knowLinks(links *query.Links, f *fabric.Fabric, in *wire.LinksRequest) erro
 	}{{"link", in.GetLink()}, {"device", in.GetDevice()}, {"peer", in.GetPeer()}} {
 		for _, name := range asked.names {
 			if !known[asked.parameter][name] {
-				return wrong(asked.parameter, name, "no link has %q: /api/v1/topology lists them, and without a fabric file links are the locations that were named", name)
+				return wrong(asked.parameter, name, "no such %s %q: /api/v1/topology lists them, and without a fabric file links are the locations that were named", asked.parameter, name)
 			}
 		}
 	}

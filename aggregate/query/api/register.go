@@ -111,7 +111,7 @@ func (a *API) source(ctx context.Context, in proto.Message, from source, wait *w
 	if r, ok := in.(times); ok {
 		if _, _, past, err := historyOf(r); past || err != nil {
 			if asked, ok := in.(resolved); ok && err == nil && asked.GetResolution() != nil {
-				err = wrong("resolution", asked.GetResolution().AsDuration().String(), "is of windows in memory: leave it out, or from and to")
+				err = wrong("resolution", asked.GetResolution().AsDuration().String(), "applies only to windows in memory: leave it out, or from and to")
 			}
 			return nil, true, err
 		}

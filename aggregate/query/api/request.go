@@ -262,7 +262,11 @@ type waiting struct {
 // memoryOf is the memory that answers a request: the one with windows of the requested length.
 func (a *API) memoryOf(in proto.Message) (*table.Memory, error) {
 	if a.Memory == nil {
-		return nil, &refused{status: http.StatusNotFound, detail: "this server has no live windows: ask a collector (csigscope collect --api-listen), or give from and to for stored windows"}
+		detail := "this server has no live windows: ask a collector (csigscope collect --api-listen)"
+		if _, ok := in.(times); ok {
+			detail += ", or give from and to for stored windows"
+		}
+		return nil, &refused{status: http.StatusNotFound, detail: detail}
 	}
 	r, ok := in.(resolved)
 	if !ok || r.GetResolution() == nil {

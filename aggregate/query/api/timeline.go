@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -24,7 +25,7 @@ func (a *API) timeline(ctx context.Context, s *table.State, in *wire.TimelineReq
 		return a.pastTimeline(ctx, in)
 	}
 	if in.GetStep() != nil {
-		return nil, wrong("step", in.GetStep().AsDuration().String(), "is of history: give from and to as well")
+		return nil, wrong("step", in.GetStep().AsDuration().String(), "applies only to history: give from and to as well")
 	}
 	k, err := stateKey(s, in, int(in.GetWindows()))
 	if err != nil {
@@ -138,7 +139,8 @@ func (a *API) cut(ctx context.Context, q *query.Question, in *durationpb.Duratio
 	}
 	err = query.SplitRange(q, extent, step, most)
 	if errors.Is(err, query.ErrInvalid) || errors.Is(err, query.ErrTooLarge) {
-		return wrong("step", step.String(), "%v", err)
+		_, reason, _ := strings.Cut(err.Error(), ": ") // without ErrInvalid or ErrTooLarge
+		return wrong("step", step.String(), "%s", reason)
 	}
 	return err
 }
