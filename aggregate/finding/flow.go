@@ -169,7 +169,7 @@ func (f *flows) tagged(at Place, o *decode.Observation) *flow {
 }
 
 // ObserveUntagged takes an untagged packet: its time, number, addresses, protocol and ports. data
-// says whether it carries any, unlike a pure acknowledgement. It keeps no reference to it.
+// says whether it carries data: a pure acknowledgement does not. It keeps no reference to it.
 func (d *Detector) ObserveUntagged(tap *Tap, o *decode.Observation, data bool) {
 	if tap.Place != Receiver && tap.Place != Sender {
 		return

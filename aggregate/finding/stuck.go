@@ -107,8 +107,8 @@ func suspicious(table *csig.Table, capacity uint64, code uint32) bool {
 	return ok && code >= lo && code <= hi && mayStick(table, code)
 }
 
-// Closed implements window.Watch. A port is stuck if it writes one value in stuckWindows windows of
-// 1 s, at least stuckObservations times, and no flow through it contradicts that. With 32 codes, it
+// Closed implements window.Watch. A port is stuck if it writes one value in 3 windows of 1 s, at
+// least 200 times, and no flow through it contradicts that. With 32 codes, it
 // must be a delay or a queue depth that the port's own bandwidth contradicts: a port with a steady
 // load writes one value for a long time. Windows without flows that name the port are no evidence.
 func (w *Watcher) Closed(b *aggregate.Block, weight uint64) {

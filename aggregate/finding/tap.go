@@ -36,8 +36,8 @@ const (
 type Frame struct {
 	TimeNS int64  // Unix ns, 0 if the capture has none
 	Number uint64 // in its file, from 1
-	// Content is a number for the bytes of the frame. Repeated says that the tap captured the same
-	// bytes at most copyTime before.
+	// Content is a hash of the bytes of the frame. Repeated says that the tap captured the same
+	// bytes at most 1 ms before.
 	Content  uint64
 	Repeated bool
 	Untagged bool // it carries no CSIG
@@ -47,8 +47,8 @@ type Frame struct {
 	// number after it; Acked is the number of the segment that the frame acknowledges. Both are the
 	// same for the same segment wherever it is captured; 0 for none.
 	Sent, Acked uint64
-	// Flow and AckedFlow are numbers for the connection and direction of these. Flow is 0 if the
-	// segment carries no data, like a trimmed one, which its receiver may acknowledge.
+	// Flow and AckedFlow are numbers for the connection and direction of Sent and Acked. Flow is 0 if
+	// the segment carries no data, as after trimming: its receiver may acknowledge it all the same.
 	Flow, AckedFlow uint64
 	// End and Ack are the sequence numbers themselves.
 	End, Ack uint32

@@ -55,8 +55,8 @@ type limitKey struct {
 const maxLocations = 1 << 16
 
 // NewWatcher makes a Watcher of a capture file, or, without a name, of live packets, which have no
-// numbers. At a tap in the middle of paths it gets, of tags, only orphans and those with reserved bits.
-// It fails without a Domain or a Locator in cfg.
+// numbers. Of the tags at a tap in the middle of paths, it gets only orphans and those with reserved
+// bits. It fails without a Domain or a Locator in cfg.
 func NewWatcher(cfg Config, file string) (*Watcher, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -215,8 +215,8 @@ func (w *Watcher) Findings() []Finding {
 	return list
 }
 
-// A Passage is a piece's contribution to finding stuck ports over a whole capture: separately
-// processed pieces keep each port's first run and its last one.
+// A Passage is the part of one piece of a capture in finding stuck ports. Pieces are processed
+// separately, and keep each port's first run and its last one.
 type Passage struct {
 	Heads []Head
 	Tails []Run // that continue at the end
@@ -269,7 +269,8 @@ type head struct {
 	over  bool
 }
 
-// InPieces makes the Watcher collect the data for Passage until the next Begin.
+// InPieces makes the Watcher, which reads one piece of a capture, collect the data for Passage until
+// the next Begin.
 func (w *Watcher) InPieces() { w.heads = &heads{of: make(map[runKey]*head)} }
 
 // Passage returns the data of a Watcher InPieces at the end of a piece.

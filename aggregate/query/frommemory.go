@@ -11,9 +11,9 @@ import (
 	"github.com/csigscope/csigscope/aggregate/table"
 )
 
-// FromWindows reads windows in memory, ascending, as FromStore reads the same windows in a store,
-// except that the locations of single windows have their number of cells. above maps locations to
-// their ancestors at a level; nil if all are their own. Cells may be left out; see
+// FromWindows reads windows in memory, ascending, as FromStore reads the same windows in a store;
+// its LocationWindows also have the number of cells. above maps locations to their ancestors at a
+// level; nil if all are their own. Cells may be left out; see
 // table.State.Old.
 func FromWindows(windows []*table.Window, above func(fabric.Level) func(aggregate.LocationID) aggregate.LocationID, without map[aggregate.CellKey]bool) Analytics {
 	return windowsReader{windows, above, without}

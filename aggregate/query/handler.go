@@ -20,9 +20,8 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// Limits of the HTTP interface.
 const (
-	// DefaultTimeout bounds the work on one request.
+	// DefaultTimeout bounds the work on one request over HTTP.
 	DefaultTimeout = 30 * time.Second
 	// concurrent is how many bundles are built at a time; further requests wait until their
 	// deadline.
@@ -310,7 +309,7 @@ func readStep(text string) (time.Duration, error) {
 	return step, nil
 }
 
-// Outcome is the outcome of a request. Servers of every protocol get it from OutcomeOf.
+// Outcome says how a request ended. Servers of every protocol get it from OutcomeOf.
 type Outcome uint8
 
 // The outcomes.

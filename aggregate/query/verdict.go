@@ -69,7 +69,7 @@ type FabricVerdict struct {
 	// Statements are about the locations that limit cells, those with the most heavy observations
 	// first.
 	Statements []Statement
-	// Rest are the locations with brief loads without a statement.
+	// Rest are the locations with brief loads that have no statement.
 	Rest struct {
 		Places int
 		Share  float64 // of the heavy observations

@@ -15,7 +15,7 @@ import (
 // Extent is the range of stored windows. It is empty when First equals Last.
 type Extent struct {
 	First, Last time.Time       // start of the first window, end of the last one
-	Seconds     time.Time       // start of the first window of 1 s; Last if there are longer ones only
+	Seconds     time.Time       // start of the first window of 1 s; Last if there are only longer ones
 	Resolutions []time.Duration // ascending; those below 1 s are of the last 10 min
 
 	// Signals, Observations and Heavy cover the last 24 hours before Last, tags and reflections

@@ -23,8 +23,8 @@ type Flow struct {
 	Proto            uint8
 }
 
-// FlowOf returns the flow of two IPv6 addresses, in which IPv4 ones are mapped. Only if everything is
-// zero, it is the zero Flow: a flow from or to :: has this address.
+// FlowOf returns the flow of two IPv6 addresses, in which IPv4 ones are mapped. If everything is zero,
+// it is the zero Flow, without addresses; any other flow from or to :: has this address.
 func FlowOf(src, dst [16]byte, srcPort, dstPort uint16, proto uint8) Flow {
 	if src == [16]byte{} && dst == [16]byte{} && srcPort == 0 && dstPort == 0 && proto == 0 {
 		return Flow{}

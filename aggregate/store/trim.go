@@ -32,11 +32,12 @@ type Dropped struct {
 // in each step the oldest go first. It never deletes the 1 min windows. Each deletion is logged,
 // and recorded in gaps by producer, with the reason trimmed or, for records, a reason for their
 // table. Gaps, names, runs and configurations stay. Trim returns the deleted partitions, also
-// with an error; ErrDisk if that was not enough, and ErrForeign as Drop does. No outbox, of any
-// process, sends rows again that the server took and Trim deleted. Rows that still wait in one
-// are sent, into a deleted partition too: they were never visible, and if there is no room, a
-// later pass deletes them with a gap of their own, as rows that arrive while their partition is
-// deleted.
+// with an error; ErrDisk if that was not enough, and ErrForeign as Drop does.
+//
+// No outbox, of any process, sends rows again that the server took and Trim deleted. Rows that
+// still wait in one are sent, even into a deleted partition, since they were never visible. If
+// there is no room for them, a later pass deletes them, with a gap of their own. The same holds
+// for rows that arrive while their partition is deleted.
 //
 // On a cluster the budget applies to each shard, which is trimmed separately.
 func (s *Store) Trim(ctx context.Context, budget uint64) (dropped []Dropped, failed error) {

@@ -241,7 +241,7 @@ func (c *Coverage) IsCurrent(one *CellCoverage) bool { return one.Newest >= c.cu
 // that its traffic must have ended. Otherwise, the cell may just be unobserved.
 func (c *Coverage) IsIdle(one *CellCoverage) bool { return one.Watched-one.Newest >= c.maxAge }
 
-// IsPresent reports whether a producer is known to have written current cells.
+// IsPresent reports whether a producer has recently written a known cell.
 func (c *Coverage) IsPresent(id uint64) bool {
 	for i, one := range c.list {
 		if one.producer == id && c.last[i] >= c.current {

@@ -22,8 +22,7 @@ const (
 //
 // States and coverage are those of seconds at the time of a revision: short windows are never
 // judged, and no producer has to write them. It uses the clock and the thresholds of seconds. It
-// keeps a window for 5 s after it stops waiting for its blocks. With that wait, which is 5 s at the
-// default lateness of seconds, that is 10 s in all.
+// keeps a window for 5 s after it stops waiting for its blocks: by default for 10 s in all.
 func NewFineMemory(seconds *Memory, resolution, lateness time.Duration, maxRows int) *Memory {
 	o := &seconds.opts
 	m := NewMemory(MemoryOptions{

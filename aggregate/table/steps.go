@@ -305,7 +305,7 @@ func widened(width, first int64) int64 {
 	return 5 * width
 }
 
-// StepFor returns the length of steps that the number of steps alone requires.
+// StepFor returns the length at which a range needs at most this number of steps.
 func StepFor(first, last int64, resolution time.Duration, steps int) time.Duration {
 	width := int64(resolution)
 	for last/width-first/width >= int64(max(steps, 2)) {

@@ -171,8 +171,8 @@ func (a *API) Counts() (watchers int, lagging uint64) {
 	return int(a.watchers.Load()), a.lagging.Load()
 }
 
-// Disconnects returns how many watchers were cut off: slow ones took longer than sendTimeout for an
-// event, and crowded ones held memory that others waited for.
+// Disconnects returns how many watchers were cut off: slow ones took longer than 30 s for an event,
+// and crowded ones held memory that others waited for.
 func (a *API) Disconnects() (slow, crowded uint64) {
 	a.sends.mu.Lock()
 	defer a.sends.mu.Unlock()

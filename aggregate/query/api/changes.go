@@ -381,8 +381,8 @@ func (o *cellStates) producersSince(was *cellStates) (list []change) {
 	return list
 }
 
-// renamesProducers reports whether a silent producer had another name: one that only its rows made
-// known has none.
+// renamesProducers reports whether a silent producer had another name, or none: its rows may come
+// before its name.
 func (o *cellStates) renamesProducers(was *cellStates) bool {
 	names := make(map[uint64]string, len(was.state.Coverage.Silent))
 	for _, p := range was.state.Coverage.Silent {
