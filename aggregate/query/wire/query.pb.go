@@ -3347,8 +3347,8 @@ type About struct {
 	// All of the windows are final: only late packets may change them. If false, the newest ones have
 	// provisional rows, or a tap may have further rows. Windows of the store are always final.
 	Final bool `protobuf:"varint,12,opt,name=final,proto3" json:"final,omitempty"`
-	// All rows of the windows are on disk, as in the store they always are; for recent windows in
-	// memory, it may become true within a revision.
+	// All rows of the windows are on disk, as always in history. For windows in memory it may become
+	// true without a new revision.
 	Durable bool `protobuf:"varint,10,opt,name=durable,proto3" json:"durable,omitempty"`
 	// Minimum share of heavy observations in a window for the cell to become congested.
 	OnsetRatio float64 `protobuf:"fixed64,30,opt,name=onset_ratio,json=onsetRatio,proto3" json:"onset_ratio,omitempty"`
@@ -3357,7 +3357,7 @@ type About struct {
 	// How to get states for cells or links of this answer that are not judged. JSON omits it if all are.
 	NotJudgedHint string `protobuf:"bytes,32,opt,name=not_judged_hint,json=notJudgedHint,proto3" json:"not_judged_hint,omitempty"`
 	// The server's time when it answered. All pages of an answer of the store have the time of the first
-	// page. A snapshot of a watch is shared only among clients of the same second.
+	// page. Clients of the same second share a snapshot of a watch.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	// Seconds from the end of the newest window with observations until as_of; in history, from the
 	// end of the range, or of the last stored window before it. Not set before the first window, or once
@@ -3556,7 +3556,7 @@ type VerdictResponse struct {
 	Heavy uint64 `protobuf:"varint,10,opt,name=heavy,proto3" json:"heavy,omitempty"`
 	// Total number of statements, of which the answer has the first.
 	Total uint64 `protobuf:"varint,11,opt,name=total,proto3" json:"total,omitempty"`
-	// Number of places with brief loads without a statement.
+	// Number of places with brief loads that have no statement.
 	RestPlaces uint64 `protobuf:"varint,12,opt,name=rest_places,json=restPlaces,proto3" json:"rest_places,omitempty"`
 	// Their share of the heavy observations.
 	RestShareRatio float64 `protobuf:"fixed64,13,opt,name=rest_share_ratio,json=restShareRatio,proto3" json:"rest_share_ratio,omitempty"`
@@ -4597,8 +4597,8 @@ type Link struct {
 	Cells uint64 `protobuf:"varint,20,opt,name=cells,proto3" json:"cells,omitempty"`
 	// Share of those cells' observations that name it.
 	ShareRatio float64 `protobuf:"fixed64,21,opt,name=share_ratio,json=shareRatio,proto3" json:"share_ratio,omitempty"`
-	// Named flows, most of whose heavy observations name it. The newest windows, without their final
-	// rows, name none yet: usually two.
+	// Named flows, most of whose heavy observations name it. A window in memory names none before its
+	// final rows come: usually the newest two.
 	Flows uint64 `protobuf:"varint,22,opt,name=flows,proto3" json:"flows,omitempty"`
 	// Cells whose observations name it, at most 10, those with the most heavy ones first.
 	Dependents    []*Dependent `protobuf:"bytes,23,rep,name=dependents,proto3" json:"dependents,omitempty"`
@@ -5777,12 +5777,11 @@ type Flow struct {
 	// Number of windows that name it; in all other windows it counts among the others.
 	Windows uint64 `protobuf:"varint,17,opt,name=windows,proto3" json:"windows,omitempty"`
 	// The location that most of its heavy observations name. Each window counts only the location that
-	// most of the flow's heavy ones name in it. These counts are added up by location: the mode has the
-	// greatest sum, its heavy.
+	// most of the flow's heavy ones name in it. The mode has the greatest sum of these counts: its heavy.
 	Mode *Bottleneck `protobuf:"bytes,18,opt,name=mode,proto3" json:"mode,omitempty"`
-	// Left out if each observation was counted. Else counts and bytes of the flow are estimates, because an
-	// eBPF program sampled its heavy observations (capture: ebpf): this many. Others are what the estimates
-	// leave of exact totals.
+	// Number of heavy observations from which counts and bytes of the flow are estimated, because an eBPF
+	// program sampled them (capture: ebpf); left out if each was counted. Others are exact totals minus
+	// the estimates.
 	Sampled       uint64 `protobuf:"varint,19,opt,name=sampled,proto3" json:"sampled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7768,7 +7767,7 @@ type Change struct {
 	Dst string `protobuf:"bytes,3,opt,name=dst,proto3" json:"dst,omitempty"`
 	// Present state of the cell.
 	State State `protobuf:"varint,4,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
-	// State of the cell before the change.
+	// State of the cell before the change; no_data in an initial event.
 	StateBefore State `protobuf:"varint,5,opt,name=state_before,json=stateBefore,proto3,enum=csigscope.query.v1.State" json:"state_before,omitempty"`
 	// For a cell that is or was congested: the start of the first window that reached the onset.
 	Since *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
@@ -8680,13 +8679,13 @@ const file_query_proto_rawDesc = "" +
 	"\x03src\x18\x01 \x01(\tB\v\x8a\xb5\x18\aB\x05rack5R\x03src\x12\x1d\n" +
 	"\x03dst\x18\x02 \x01(\tB\v\x8a\xb5\x18\aB\x05rack6R\x03dst\x12 \n" +
 	"\x05heavy\x18\x03 \x01(\x04B\n" +
-	"\x8a\xb5\x18\x06B\x043300R\x05heavy\"\x8e\x02\n" +
+	"\x8a\xb5\x18\x06B\x043300R\x05heavy\"\x9e\x02\n" +
 	"\rCellsResponse\x127\n" +
 	"\x05about\x18\x01 \x01(\v2\x19.csigscope.query.v1.AboutB\x06\x8a\xb5\x18\x02P\x01R\x05about\x12\x1f\n" +
 	"\x05total\x18\x02 \x01(\x04B\t\x8a\xb5\x18\x05B\x03240R\x05total\x12I\n" +
 	"\vnext_cursor\x18\x03 \x01(\tB(\x8a\xb5\x18$B MDAwMDAwMDAwMDAwMDAwNy00Mi4xLjEwH\x01R\n" +
-	"nextCursor\x12(\n" +
-	"\x06frames\x18\x04 \x01(\fB\x10\x8a\xb5\x18\fB\bQ1NGMQ==H\x01R\x06frames\x12.\n" +
+	"nextCursor\x128\n" +
+	"\x06frames\x18\x04 \x01(\fB \x8a\xb5\x18\x1cB\x18hAEAAHsidmVyc2lvbiI6MSwiH\x01R\x06frames\x12.\n" +
 	"\x05cells\x18\x05 \x03(\v2\x18.csigscope.query.v1.CellR\x05cells\"\xc6\x03\n" +
 	"\x0eMatrixResponse\x127\n" +
 	"\x05about\x18\x01 \x01(\v2\x19.csigscope.query.v1.AboutB\x06\x8a\xb5\x18\x02P\x01R\x05about\x12/\n" +
@@ -8937,7 +8936,7 @@ const file_query_proto_rawDesc = "" +
 	"\x06Stored\x12N\n" +
 	"\x05first\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:00:00ZR\x05first\x12L\n" +
 	"\x04last\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:10:00ZR\x04last\x127\n" +
-	"\asignals\x18\x03 \x03(\tB\x1d\x8a\xb5\x18\x19B\x17[\"min_abw\",\"max_delay\"]R\asignals\"\x92\a\n" +
+	"\asignals\x18\x03 \x03(\tB\x1d\x8a\xb5\x18\x19B\x17[\"min_abw\",\"max_delay\"]R\asignals\"\xa2\a\n" +
 	"\vWindowEvent\x125\n" +
 	"\brevision\x18\x01 \x01(\tB\x19\x8a\xb5\x18\x15B\x130000000000000007-42R\brevision\x12[\n" +
 	"\fwindow_start\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:00:00ZR\vwindowStart\x12W\n" +
@@ -8953,8 +8952,8 @@ const file_query_proto_rawDesc = "" +
 	"\x12expected_producers\x18\x16 \x01(\rB\a\x8a\xb5\x18\x03B\x014R\x11expectedProducers\x124\n" +
 	"\x11present_producers\x18\x17 \x01(\rB\a\x8a\xb5\x18\x03B\x014R\x10presentProducers\x12%\n" +
 	"\x06signal\x18\a \x01(\tB\r\x8a\xb5\x18\tB\amin_abwR\x06signal\x12J\n" +
-	"\x04base\x18\b \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:00ZR\x04base\x12(\n" +
-	"\x06frames\x18\t \x01(\fB\x10\x8a\xb5\x18\fB\bQ1NGMQ==H\x01R\x06frames\x126\n" +
+	"\x04base\x18\b \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:00ZR\x04base\x128\n" +
+	"\x06frames\x18\t \x01(\fB \x8a\xb5\x18\x1cB\x18hAEAAHsidmVyc2lvbiI6MSwiH\x01R\x06frames\x126\n" +
 	"\x05flows\x18\f \x03(\v2\x18.csigscope.query.v1.FlowB\x06\x8a\xb5\x18\x02H\x01R\x05flows\x12.\n" +
 	"\x05cells\x18\n" +
 	" \x03(\v2\x18.csigscope.query.v1.CellR\x05cellsB\b\n" +

@@ -38,7 +38,7 @@ const resident = ""
 var errElsewhere = errors.New("the engine already answers ClickHouse clients elsewhere")
 
 // ErrAddress reports an address on which guests must not be answered.
-var ErrAddress = errors.New("want a loopback address such as 127.0.0.1:8123")
+var ErrAddress = errors.New("expected a loopback address such as 127.0.0.1:8123")
 
 // checkLoopback returns address with a numeric host. There is neither TLS nor a password, so it
 // refuses an address that other machines can reach.

@@ -45,7 +45,7 @@ type FileInfo struct {
 }
 
 // OS is the operating system's file system. Files and folders that root creates belong to the owner
-// of their folder, whose commands have to go on with them.
+// of their folder, so that the owner's commands can use them.
 type OS struct{}
 
 // Open implements FS.
