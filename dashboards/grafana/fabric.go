@@ -144,7 +144,7 @@ func locationColumn(colors []object, link object) object {
 func heatPanel() panel {
 	return panel{
 		title: "Bottlenecks over time", kind: "heatmap", width: 14, height: 11, points: 300,
-		about:    "The share of each window's heavy observations that name the location: the mode is the brightest of a column. Empty is nothing heavy, or no data: see the coverage.",
+		about:    "The share of each window's heavy observations that name the location: the mode is the brightest of a column. Where it is empty, nothing was heavy, or there are no data: see the coverage.",
 		targets:  []object{sqlTarget(heatSQL, formatSeries)},
 		defaults: object{"custom": object{"hideFrom": hidden(), "scaleDistribution": object{"type": "linear"}}, "unit": "percentunit"},
 		options:  mostAtHalf(heatOptions("Oranges", "percentunit", "share of heavy observations", true)),

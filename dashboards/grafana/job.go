@@ -45,7 +45,7 @@ func jobBoard(o *Options) board {
 			},
 			{
 				title: "Cells of $group by ${signal:text}", kind: "heatmap", width: 24, height: 10, points: 200,
-				about:    "Per window: how many observations had cells with this mean, over all cells from or to the group. Two bands mean two kinds of cells, or work and rest.",
+				about:    "Per window: the number of observations in cells with this mean, over all cells from or to the group. Two bands mean two kinds of cells, or work and rest.",
 				targets:  []object{sqlTarget(valuesSQL(signals), formatSeries)},
 				defaults: object{"custom": object{"hideFrom": hidden(), "scaleDistribution": object{"type": "linear"}}},
 				options:  heatOptions("Viridis", "short", "observations", false),

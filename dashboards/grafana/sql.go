@@ -340,7 +340,7 @@ FROM top_flows({signal}, {rowspan}) AS c
 LEFT JOIN {locations} AS l ON l.id = c.location
 `
 
-const aboutFlows = "The flows with the most heavy observations. Stored where replay and collect keep flows. With samples, counts are estimated from as many heavy observations."
+const aboutFlows = "The flows with the most heavy observations. They are stored unless flows.top of the configuration is 0. Where the column samples is not 0, counts are estimated from that many heavy observations."
 
 var flowsSQL = ask(flowColumns + `
 WHERE ` + ofCell + `

@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Load describes how the bottleneck of a cell was used within windows, which means cannot show.
+// Load describes how the bottleneck of a cell was used within windows, which a mean cannot show.
 type Load struct {
 	Window  time.Duration `json:"window_ns"`
 	Steady  int           `json:"steady"` // number of windows

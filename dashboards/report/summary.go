@@ -154,7 +154,7 @@ func (c *Cell) By() string {
 	return " by " + phrases.Replace(strings.Join(c.Evidence, " and "))
 }
 
-// OfSet marks the share of a mode that is a set of ports, which holds for the whole set.
+// OfSet marks a mode's share that holds for a whole set of ports.
 func (c *Cell) OfSet() string {
 	if c.ModePorts > 1 {
 		return ", of the set"
