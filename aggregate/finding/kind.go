@@ -56,7 +56,7 @@ const (
 type kindInfo struct {
 	name      string
 	severity  Severity
-	unit      string // what Count and Of count
+	unit      string // of Count and Of
 	section   string
 	means     string // its meaning
 	from      string // the threshold, and the requirements to see it

@@ -219,7 +219,7 @@ func TestTableAllocations(t *testing.T) {
 	}
 }
 
-// TestCountMany: observations that stand for many come to what the many would, and mark their flows.
+// TestCountMany: an observation with a weight counts as that many without one, and marks its flow.
 func TestCountMany(t *testing.T) {
 	many, ones, seeds := Table{Budget: 1000}, Table{Budget: 1000}, NewSeeds()
 	for i, n := range skewed(rand.New(rand.NewPCG(3, 3)), 300) {

@@ -2698,7 +2698,7 @@ type ExportedCell struct {
 	From *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
 	// End of the range or of the window, exclusive.
 	To *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
-	// The signal, as in the request.
+	// The signal of the request; a type_N without its AGGREGATION and UNIT.
 	Signal string `protobuf:"bytes,3,opt,name=signal,proto3" json:"signal,omitempty"`
 	// The cell; in JSON its fields are inline.
 	Cell          *Cell `protobuf:"bytes,4,opt,name=cell,proto3" json:"cell,omitempty"`
@@ -3325,7 +3325,7 @@ type About struct {
 	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
 	// Revision of the memory, PROCESS-NUMBER. Each process draws its first part at its start.
 	Revision string `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	// The signal, as in the request.
+	// The signal of the request; a type_N without its AGGREGATION and UNIT.
 	Signal string `protobuf:"bytes,3,opt,name=signal,proto3" json:"signal,omitempty"`
 	// bit/s, ratio, ns, count or empty.
 	Unit string `protobuf:"bytes,4,opt,name=unit,proto3" json:"unit,omitempty"`
@@ -6748,7 +6748,7 @@ type WindowEvent struct {
 	ExpectedProducers uint32 `protobuf:"varint,22,opt,name=expected_producers,json=expectedProducers,proto3" json:"expected_producers,omitempty"`
 	// Expected producers that sent rows of the window.
 	PresentProducers uint32 `protobuf:"varint,23,opt,name=present_producers,json=presentProducers,proto3" json:"present_producers,omitempty"`
-	// The signal, as in the request.
+	// The signal of the request; a type_N without its AGGREGATION and UNIT.
 	Signal string `protobuf:"bytes,7,opt,name=signal,proto3" json:"signal,omitempty"`
 	// With encoding=frames: the frames have only the cells that differ from an earlier window of the
 	// stream, the one that starts at this time. Remove cells without observations.
@@ -7944,7 +7944,7 @@ type ChangeSet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Revision of the memory, PROCESS-NUMBER. Each process draws its first part at its start.
 	Revision string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	// The signal, as in the request.
+	// The signal of the request; a type_N without its AGGREGATION and UNIT.
 	Signal string `protobuf:"bytes,2,opt,name=signal,proto3" json:"signal,omitempty"`
 	// Start of the newest window; not set before the first.
 	WindowStart *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=window_start,json=windowStart,proto3" json:"window_start,omitempty"`
