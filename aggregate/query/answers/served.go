@@ -244,14 +244,12 @@ func cellsOf(e *wire.WatchResponse, unit *string) *tabular.Listing {
 	switch {
 	case e.GetSnapshot() != nil:
 		list, final, durable, *unit = e.GetSnapshot().Cells, about.GetFinal(), about.GetDurable(), about.GetUnit()
-		if len(list) == 0 {
-			return nil
-		}
 	case e.GetWindow() != nil:
 		window := e.GetWindow()
 		list, final, durable = window.Cells, window.Final, window.Durable
 		about = &wire.About{From: window.WindowStart, To: window.WindowEnd, Signal: window.Signal, Unit: *unit}
-	default:
+	}
+	if len(list) == 0 {
 		return nil
 	}
 	a := newAnswer(&wire.CellsResponse{About: about, Cells: list}, "cells", about, append([]string{"from", "final", "durable"}, cellBrief...)...)
