@@ -230,7 +230,7 @@ func (e *endpoints) flow(header []byte) uint32 {
 	if len(e.ip) == ipv6Len {
 		addresses = e.ip[8:]
 	}
-	h := uint64(binary.BigEndian.Uint32(header)) | uint64(e.proto)<<32
+	h := (uint64(binary.BigEndian.Uint32(header)) | uint64(e.proto)<<32) * spread // ports and addresses are numbered alike
 	for ; len(addresses) > 0; addresses = addresses[8:] {
 		h = (h ^ h>>32 ^ binary.BigEndian.Uint64(addresses)) * spread
 	}

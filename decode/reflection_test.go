@@ -237,14 +237,17 @@ func TestFlowsInTunnel(t *testing.T) {
 		UDPReflections: []csig.UDPReflectionSpec{{Ports: []uint16{7000}, Format: "compact", Profile: "ietf01"}},
 	})
 	first, overTCP := datagram(t, 7000, "4483")[14:], ack(t, "c804 4483")[14:]
-	changed := func(at int) []byte {
+	changed := func(places ...int) []byte {
 		inner := slices.Clone(first)
-		inner[at]++
+		for _, at := range places {
+			inner[at] ^= 1
+		}
 		return inner
 	}
 	seen := make(map[uint32]string)
 	for name, inner := range map[string][]byte{
 		"first": first, "other source": changed(15), "other destination": changed(19), "other port": changed(21), "over TCP": overTCP,
+		"other destination and port": changed(17, 21), // as of hosts and ports that are numbered alike
 	} {
 		outer := []byte{0x45, 0, 0, byte(20 + len(inner)), 0, 0, 0, 0, 64, 4, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2}
 		frame := slices.Concat(make([]byte, 12), []byte{8, 0}, outer, inner)
