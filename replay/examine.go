@@ -306,7 +306,7 @@ func (e *examiner) frame(ctx context.Context, f *capture.Frame, b *packets) erro
 			}
 			e.out.From, e.out.To = min(e.out.From, o.TimeNS), max(e.out.To, o.TimeNS)
 		}
-		if i >= from {
+		if i >= from || o.Flags&decode.Orphan != 0 { // an orphan is one at any place
 			e.detector.Observe(&tap.Tap, o)
 		}
 	}
