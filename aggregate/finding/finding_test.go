@@ -243,6 +243,28 @@ func TestTimes(t *testing.T) {
 	}
 }
 
+// TestForgerAmongUnknownSources: the values of sources beyond the bound on subjects have a time, though a forger uses
+// their locator too.
+func TestForgerAmongUnknownSources(t *testing.T) {
+	t.Parallel()
+	s := newShown(t, func(c *Config) { c.MaxSubjects = 2 })
+	for i := range 1000 {
+		tag := csig.Tag{Layout: wide, T: 2, S: uint32(1 + i%50), LM: 12}
+		s.see(byte(1+i%10), tag)
+		switch tag.LM = 0; {
+		case i%20 == 3:
+			s.see(1, tag)
+		case i%100 == 4:
+			s.see(5, tag)
+		}
+	}
+	found := s.Findings()
+	at := slices.IndexFunc(found, func(f Finding) bool { return f.Kind == UnknownLocator })
+	if at < 0 || found[at].Count != 10 || found[at].From == 0 || len(found[at].Packets) == 0 {
+		t.Errorf("found %+v", found)
+	}
+}
+
 // For any input, memory is bounded and counts are exact.
 func TestBounds(t *testing.T) {
 	t.Parallel()

@@ -136,15 +136,16 @@ func (s *unknownLMs) forged(by map[netip.Addr]bool) (list []Finding) {
 }
 
 // only limits the time and the packets of a finding to the values of sources that no port writes, also those with
-// other locators, and returns their time.
-func (s *unknownLMs) only(f *Finding, sources []netip.Addr, clock *slotClock) slots {
+// other locators, and returns their time. If one source is beyond the bound on subjects, all stay as they are, since
+// its values are not known.
+func (s *unknownLMs) only(f *Finding, when slots, sources []netip.Addr, clock *slotClock) slots {
+	if slices.ContainsFunc(sources, func(src netip.Addr) bool { return s.sources[src] == nil }) {
+		return when
+	}
 	f.From, f.To, f.Packets = 0, 0, nil
-	when := slots{first: clock.first(), step: clock.step}
+	when = slots{first: clock.first(), step: clock.step}
 	for _, src := range slices.SortedFunc(slices.Values(sources), netip.Addr.Compare) {
 		one := s.sources[src]
-		if one == nil {
-			continue
-		}
 		f.during(one.from, one.to)
 		f.Packets = append(f.Packets, one.packets[:min(len(one.packets), maxPackets-len(f.Packets))]...)
 		when.bits |= one.when.now(clock)
@@ -190,7 +191,7 @@ func (d *Detector) unknown(s *unknownLMs, forgers map[netip.Addr]bool, cleared m
 		flows, when := names.inOrder(), names.when
 		if len(others) < len(names.sources) {
 			flows = slices.DeleteFunc(flows, func(one *flow) bool { return forgers[one.key.source()] })
-			when = s.only(&f, others, &d.locations.clock)
+			when = s.only(&f, when, others, &d.locations.clock)
 		}
 		f.Evidence = fmt.Sprintf("values of %d sources name no port of their path: %s", len(others), f.Subject)
 		tap := ""
