@@ -71,7 +71,7 @@ func (c *changeSubscription) changed(ctx context.Context, step table.Step) error
 	if err != nil {
 		return err
 	}
-	if list.renames(c.names) {
+	if list.renames(c.names, c.in) {
 		return c.snapshot(ctx, step.State)
 	}
 	revision := token(step.State)
@@ -145,12 +145,18 @@ type heldCell struct {
 	location aggregate.LocationID
 }
 
-// renames reports whether readers, who know these names, remember something by another name. Rows
-// may come before the store has the names of their groups and locations.
-func (l *changeList) renames(known *names) bool {
-	return l.producers || known != l.names && slices.ContainsFunc(l.held, func(h heldCell) bool {
+// renames reports whether readers, who know these names, remember something by another name, or whether
+// their question is now about other cells. Rows may come before the store has the names of their groups and
+// locations, and a reload may move groups.
+func (l *changeList) renames(known *names, in *wire.ChangesRequest) bool {
+	if known == l.names {
+		return l.producers
+	}
+	before, _ := changeFilterOf(known, in)
+	now, _ := changeFilterOf(l.names, in) // fails in sendChanges
+	return l.producers || slices.ContainsFunc(l.held, func(h heldCell) bool {
 		return known.groupName(h.src) != l.names.groupName(h.src) || known.groupName(h.dst) != l.names.groupName(h.dst) ||
-			known.locationName(h.location) != l.names.locationName(h.location)
+			known.locationName(h.location) != l.names.locationName(h.location) || before.holds(&h) != now.holds(&h)
 	})
 }
 
@@ -436,6 +442,11 @@ func (f *changeFilter) takes(c *change) bool {
 	return among(f.src, c.cell.Src) && among(f.dst, c.cell.Dst) &&
 		(len(f.states) == 0 || slices.Contains(f.states, c.state) || slices.Contains(f.states, c.before)) &&
 		(len(f.links) == 0 || f.isLink(c.location) || f.isLink(c.from))
+}
+
+// holds reports whether the filter selects a cell by its names.
+func (f *changeFilter) holds(h *heldCell) bool {
+	return among(f.src, h.src) && among(f.dst, h.dst) && (len(f.links) == 0 || f.isLink(h.location))
 }
 
 func (f *changeFilter) isLink(id aggregate.LocationID) bool {

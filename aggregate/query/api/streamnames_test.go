@@ -156,6 +156,48 @@ func TestChangesNamed(t *testing.T) {
 	}
 }
 
+// pods is a catalog whose racks can change to the other pod.
+type pods struct {
+	tabletest.Names
+	other *bool
+}
+
+func (n pods) Groups(ctx context.Context) ([]fabric.Group, error) {
+	list, err := n.Names.Groups(ctx)
+	for i := range list {
+		if *n.other && list[i].Parent != "" {
+			list[i].Parent = map[string]string{"pod1": "pod2", "pod2": "pod1"}[list[i].Parent]
+		}
+	}
+	return list, err
+}
+
+// TestChangesRegrouped: a reader of a group begins again if a reload moves a cell that it knows to another group, or
+// one that it does not know to this group.
+func TestChangesRegrouped(t *testing.T) {
+	for _, pod := range []string{"pod1", "pod2"} {
+		t.Run(pod, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				now, other := begin, false
+				s := newClocked(t, table.MemoryOptions{Log: 16}, &now, pods{tabletest.Names{Racks: 3}, &other})
+				f := follow(t, s, "heartbeat=60s&src="+pod)
+				for second := range 12 {
+					now = now.Add(time.Second)
+					other = second >= 4
+					s.writeBlock(t, rows(1, second, loaded))
+					s.memory.Publish()
+					synctest.Wait()
+				}
+				events := f.events(t)
+				want := holds(lines(t, follow(t, s, "src="+pod).events(t)))
+				if got := holdsNow(t, events); !slices.Equal(got, want) {
+					t.Errorf("a reader holds %q, want %q, by %q", got, want, lines(t, events))
+				}
+			})
+		})
+	}
+}
+
 // TestStreamsOfUnknownNames: without a fabric file, a server knows names only with their rows. Readers
 // of an earlier process are told to try again; for all others the name is wrong, unless it has
 // just become known.
