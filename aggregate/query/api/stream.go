@@ -77,7 +77,7 @@ func begin[Q any, P streamRequest[Q]](ctx context.Context, a *API, in P, seen st
 		return nil, nil, notYet(err, seen, s)
 	}
 	w.api, w.memory, w.signal, w.filter, w.heartbeat, w.sent = a, m, in.GetSignal(), filterOf(in), in.GetHeartbeat().AsDuration(), time.Now()
-	if w.watcher, err = a.watcher(m, s, seen, w.resumable); err != nil {
+	if w.watcher, err = w.resume(s, seen); err != nil {
 		return nil, nil, err
 	}
 	leave, err = a.enter(ctx)
@@ -166,11 +166,12 @@ func (a *API) lagOf(s *table.State) int {
 	return a.MaxLag * max(int(aggregate.LiveResolution/s.Resolution), 1)
 }
 
-// watcher follows a memory, after the revision in seen, if any: from the beginning if that is before
-// the first resumable one.
-func (a *API) watcher(m *table.Memory, s *table.State, seen string, resumable uint64) (*table.Watcher, error) {
+// resume follows the memory, after the revision in seen, if any: from the beginning if that is before
+// the first resumable one, or if the question's signal may have been another one then.
+func (w *subscription) resume(s *table.State, seen string) (*table.Watcher, error) {
+	lag := w.api.lagOf(s)
 	if seen == "" {
-		return m.Watch(a.lagOf(s)), nil
+		return w.memory.Watch(lag), nil
 	}
 	epoch, revision, ok := parseToken(seen, s.Epoch)
 	if !ok {
@@ -179,10 +180,19 @@ func (a *API) watcher(m *table.Memory, s *table.State, seen string, resumable ui
 	if epoch == s.Epoch && revision > s.Revision {
 		return nil, ahead(seen, s)
 	}
-	if epoch == s.Epoch && revision < resumable {
-		return m.Watch(a.lagOf(s)), nil
+	if epoch == s.Epoch {
+		before, known := s.At(revision)
+		if revision < w.resumable || known && !w.meant(before) {
+			return w.memory.Watch(lag), nil
+		}
 	}
-	return m.Resume(a.lagOf(s), epoch, revision), nil
+	return w.memory.Resume(lag, epoch, revision), nil
+}
+
+// meant reports whether readers of an earlier state got the signal that the question means now, or none.
+func (w *subscription) meant(before *table.State) bool {
+	found, err := findSignal(w.signal, before.Signals())
+	return err == nil && (!found.HasValue() || found == w.key.signal)
 }
 
 // enter reserves a slot for a watcher, until leave.

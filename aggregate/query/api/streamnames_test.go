@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"fmt"
 	"net/http/httptest"
 	"slices"
 	"testing"
@@ -83,6 +84,38 @@ func TestStreamsOfType(t *testing.T) {
 		want = []string{"snapshot", "snapshot ratio", "window ratio", "window", "snapshot ns", "window ns", "window ns"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("events of the watch (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestResumeOfType: a reader that resumes after a revision in which its type_N had another meaning begins again.
+func TestResumeOfType(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := begin
+		s := newClocked(t, table.MemoryOptions{Windows: 2, Log: 16}, &now, nil)
+		changes := follow(t, s, "signal=type_4")
+		for second := range 6 {
+			now = now.Add(time.Second)
+			b := rows(1, second, loaded)
+			b.Signal[0] = uint8(csig.ConfiguredSignal(4, csig.Ratio, csig.AggregateMin))
+			if second >= 2 {
+				b = rows(1, second, quiet)
+				b.Signal[0] = uint8(csig.ConfiguredSignal(4, csig.Nanosecond, csig.AggregateMax))
+			}
+			s.writeBlock(t, b)
+			s.memory.Publish()
+			synctest.Wait()
+		}
+		events := changes.events(t)
+		first := slices.IndexFunc(events, func(e event) bool { return e.id == "0000000000000007-1" }) + 1
+		if got := holdsNow(t, events[:first:first]); !slices.Equal(got, []string{"congested rack1>rack2 leaf1:up1"}) {
+			t.Fatalf("a reader of the first meaning holds %q", got)
+		}
+		for revision := 1; revision < 4; revision++ { // heartbeats name those without events
+			rest := follow(t, s, fmt.Sprintf("signal=type_4&after=%d", revision)).events(t)
+			if got := holdsNow(t, append(events[:first:first], rest...)); len(got) > 0 {
+				t.Errorf("a reader that resumes after %d holds %q, by %q", revision, got, lines(t, rest))
+			}
 		}
 	})
 }
