@@ -135,7 +135,11 @@ func (f *filter) bound(in protoreflect.Message, s csig.Signal) error {
 		}
 		v := in.Get(field).Float()
 		if s.Unit() != room.unit || s.Aggregation() != csig.AggregateMin {
-			return wrong(string(room.name), fmt.Sprint(v), "does not apply to %s: use min_room_bps and max_room_bps with signal=min_abw, min_room_ratio and max_room_ratio with signal=min_abw_ratio", s)
+			err := wrong(string(room.name), fmt.Sprint(v), "does not apply to %s: use min_room_bps and max_room_bps with signal=min_abw, min_room_ratio and max_room_ratio with signal=min_abw_ratio", s)
+			if !s.HasValue() {
+				return unknownName{err} // rows may show that it does
+			}
+			return err
 		}
 		*room.to = optional{v, true}
 	}
@@ -169,7 +173,8 @@ func (n *names) unknown(parameter, name, kind string) error {
 	return unknownName{noSuch(parameter, name, kind)}
 }
 
-// unknownName is an error for a name in a question that a server may know later.
+// unknownName is an error for a name in a question that a server may know later, or for a bound of a signal that it may
+// know later.
 type unknownName struct{ error }
 
 // Unwrap returns the refusal of the question.

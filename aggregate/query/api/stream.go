@@ -85,7 +85,8 @@ func begin[Q any, P streamRequest[Q]](ctx context.Context, a *API, in P, seen st
 }
 
 // notYet makes a reader of an earlier process try again if the server does not know a name in its
-// question: without a fabric file, the names of groups and locations come with their rows.
+// question: without a fabric file, the names of groups and locations come with their rows, as always the unit of a
+// type_N.
 func notYet(err error, seen string, s *table.State) error {
 	epoch, _, resumes := parseToken(seen, s.Epoch)
 	if _, unknown := errors.AsType[unknownName](err); !unknown || !resumes || epoch == s.Epoch {

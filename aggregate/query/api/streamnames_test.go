@@ -231,21 +231,21 @@ func TestChangesRegrouped(t *testing.T) {
 	}
 }
 
-// TestStreamsOfUnknownNames: without a fabric file, a server knows names only with their rows. Readers
-// of an earlier process are told to try again; for all others the name is wrong, unless it has
-// just become known.
+// TestStreamsOfUnknownNames: without a fabric file, a server knows names only with their rows, and never before them which
+// bounds apply to a type_N. Readers of an earlier process are told to try again; for all others the name or the bound is
+// wrong, unless it has just become known.
 func TestStreamsOfUnknownNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now, named := begin, false
 		s := newClocked(t, table.MemoryOptions{}, &now, nameless{tabletest.Names{Racks: 3}, &named})
 		codes := func(want ...int) {
 			t.Helper()
-			for _, stream := range []string{"watch", "changes"} {
+			for _, stream := range []string{"watch?src=rack1", "changes?src=rack1", "watch?signal=type_4&min_room_ratio=0.1"} {
 				var got []int
 				for _, after := range []string{"", "0000000000000007-0", "0000000000000008-5"} {
 					ctx, cancel := context.WithCancel(t.Context())
 					w := httptest.NewRecorder()
-					go s.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/api/v1/"+stream+"?src=rack1&after="+after, nil))
+					go s.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/api/v1/"+stream+"&after="+after, nil))
 					synctest.Wait()
 					cancel()
 					synctest.Wait()
@@ -260,6 +260,10 @@ func TestStreamsOfUnknownNames(t *testing.T) {
 		}
 		codes(422, 422, 503)
 		named, now = true, now.Add(time.Second)
+		b := rows(1, 0, quiet)
+		b.Signal[0] = uint8(csig.ConfiguredSignal(4, csig.Ratio, csig.AggregateMin))
+		s.writeBlock(t, b)
+		s.memory.Publish()
 		codes(200, 200, 200)
 	})
 }
