@@ -19,7 +19,7 @@ import (
 
 // pipelineVersion changes whenever the same file under the same settings would
 // give other rows, so that old and new rows are distinguished and never add up.
-const pipelineVersion = 12
+const pipelineVersion = 13
 
 // source is one capture file: a producer identified by its content and, without packets, by its tap.
 type source struct {
