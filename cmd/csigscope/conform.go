@@ -63,7 +63,8 @@ the same port and signal; it is empty if the device had none. A port has the nam
 capture file unless PORT= names it.
 
 The command exits with 1 if a capture is damaged, else with 3 if a rule was broken, else with 1 if
-nothing could be compared, no packet before the device has a tag, or --metrics has none of the ports.`,
+nothing could be compared, no packet before the device has a tag, or --metrics has no value of the
+ports at the time of their packets.`,
 		Example: `  csigscope conform before.pcapng after.pcapng
   csigscope conform in.pcap leaf3:up1=up1.pcap leaf3:up2=up2.pcap --fabric fabric.yaml
   csigscope conform in.pcap out.pcap --role ingress
@@ -170,7 +171,7 @@ func (f *conformFlags) judged(cmd *cobra.Command, c *replay.Conformance, d *csig
 	if f.metrics == "" || c.WithMetrics {
 		return nil
 	}
-	return fmt.Errorf("--metrics %q: has no port of the captures (%s), so no value is judged: give one capture for each port, as PORT=FILE with the name in that file", f.metrics, strings.Join(c.Ports, ", "))
+	return fmt.Errorf("--metrics %q: has no value of the captured ports (%s) at the time of their packets, so no value is judged: give one capture for each port, as PORT=FILE with the name in that file, and counters of the same time and clock", f.metrics, strings.Join(c.Ports, ", "))
 }
 
 // warnUnknown warns of captures that are named after nothing in the fabric file.

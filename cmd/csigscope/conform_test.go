@@ -144,8 +144,13 @@ func TestConformMetrics(t *testing.T) {
 			continue
 		}
 		r = runBinary(t, os.Environ(), append(args, filepath.Join(e.dir, "in.pcapng"), filepath.Join(e.dir, "up1.pcapng"))...)
-		if r.code != exitFailed || !strings.Contains(r.stderr, "has no port of the captures (up1.pcapng)") {
+		if r.code != exitFailed || !strings.Contains(r.stderr, "has no value of the captured ports (up1.pcapng)") {
 			t.Errorf("a port without a name: exit code %d: %s", r.code, r.stderr)
+		}
+		later := writeFile(t, filepath.Join(t.TempDir(), "later.csv"), "time,port,signal,value\n2027-01-01T00:00:00Z,leaf3:up1,min_abw,1Gbps\n")
+		r = runBinary(t, os.Environ(), append([]string{"conform", "--fabric", e.fabric(), "--metrics", later}, e.leaf3()...)...)
+		if r.code != exitFailed || !strings.Contains(r.stderr, "at the time of their packets, so no value is judged") {
+			t.Errorf("counters of a later time: exit code %d: %s", r.code, r.stderr)
 		}
 	}
 }

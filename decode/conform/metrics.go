@@ -20,7 +20,7 @@ import (
 const maxSamples = 4 << 20
 
 // Metrics are the measurements of a device's ports: its own counters, from which it computes the
-// values in tags. A Judge writes to its Metrics (it counts missing metrics), so two Judges must not
+// values in tags. A Judge writes to its Metrics (it counts packets), so two Judges must not
 // share one at the same time.
 type Metrics struct {
 	slack   int64
@@ -28,7 +28,8 @@ type Metrics struct {
 	changes bool                // there are several samples of one series
 	latest  int64               // time of any of these, Unix ns
 	first   int64               // time of the first judged packet, Unix ns
-	missing uint64
+	judged  uint64              // packets with a metric of their port at the time
+	missing uint64              // packets without one
 }
 
 type series struct {
@@ -131,8 +132,12 @@ func parseTime(s string) (int64, error) {
 	return ns, nil
 }
 
-// Has reports whether there are metrics of any of the ports.
-func (m *Metrics) Has(ports []string) bool {
+// judges reports whether there are metrics of any of the ports, and not only of other times than
+// those of its packets.
+func (m *Metrics) judges(ports []string) bool {
+	if m.judged == 0 && m.missing > 0 {
+		return false
+	}
 	for k := range m.samples {
 		if slices.Contains(ports, k.port) {
 			return true
@@ -151,6 +156,7 @@ func (m *Metrics) judge(port string, table *csig.Table, from uint32, after *sigh
 		m.missing++
 		return 0, false
 	}
+	m.judged++
 	was, is, looser := table.Code(from), table.Code(after.S), beyond(table, from)
 	left := is == was && (!looser || after.S == from) // the device wrote nothing
 	direction := table.Aggregation().Direction()

@@ -29,6 +29,7 @@ func TestValues(t *testing.T) {
 			return l.read("0,eth0,min_abw,\n0,eth0,min_abw_ratio,\n0,eth0,max_delay,\n0,eth0,max_nqd,\n")
 		}, nil, "fail-open"},
 		{"of another port", func(l *lab) *Metrics { return l.read("0,eth1,min_abw,\n") }, nil, ""},
+		{"of a later time", func(l *lab) *Metrics { return l.read("2026-01-01T00:00:00Z,eth0,min_abw,1Gbps\n") }, nil, ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -52,8 +53,12 @@ func TestValues(t *testing.T) {
 			if broken(r) != test.broken {
 				t.Errorf("breaks %q, want %q: %+v", broken(r), test.broken, r.Counts)
 			}
-			if test.name == "of another port" && r.Counts.NoMetric == 0 {
+			without := strings.HasPrefix(test.name, "of a")
+			if without && r.Counts.NoMetric == 0 {
 				t.Error("what has no metric is not counted as not judged")
+			}
+			if r.WithMetrics == without {
+				t.Errorf("values were checked: %t", r.WithMetrics)
 			}
 		})
 	}

@@ -74,7 +74,7 @@ func (r *Report) notJudged(rule Rule) string {
 	case r.Counts.BeforeTagged == 0 && rule.needsTag():
 		return "no packet before the device has a tag"
 	case !r.WithMetrics && rule.needsMetrics():
-		return "counters of the captured ports are missing (--metrics)"
+		return "counters of the captured ports at the time of their packets are missing (--metrics)"
 	}
 	return ""
 }
@@ -89,7 +89,7 @@ func (j *Judge) Report() *Report {
 	if j.cfg.Metrics != nil {
 		j.counts.NoMetric = j.cfg.Metrics.missing
 	}
-	r := &Report{Counts: j.counts, Findings: []Finding{}, WithMetrics: j.cfg.Metrics != nil && j.cfg.Metrics.Has(j.cfg.Ports)}
+	r := &Report{Counts: j.counts, Findings: []Finding{}, WithMetrics: j.cfg.Metrics != nil && j.cfg.Metrics.judges(j.cfg.Ports)}
 	for rule := range Rule(NumRules) {
 		b := &j.breaches[rule]
 		if b.count == 0 {
