@@ -185,9 +185,6 @@ func (m *Memory) ended(b *aggregate.Block) {
 		}
 		if m.drop(w, b.Producer, func(r *provisionalRows) bool { return r.incarnation <= b.Incarnation && r.part == b.Part() }) > 0 {
 			w.changed = true
-			if p := m.producers[b.Producer]; p != nil {
-				p.owes = false
-			}
 		}
 	}
 }
@@ -253,7 +250,7 @@ func (m *Memory) closes(start int64) time.Time {
 
 // becomesFinal reports, once, that a window has no provisional rows left and no present producer
 // has more rows. Three windows' time after its lateness it stops waiting, and drops the rows of
-// producers that never closed it. It waits for these producers again once they close windows.
+// producers that never closed it. It waits for these producers again once they close windows in time.
 func (m *Memory) becomesFinal(w *openWindow, now time.Time) bool {
 	if w.final {
 		return false
@@ -265,8 +262,8 @@ func (m *Memory) becomesFinal(w *openWindow, now time.Time) bool {
 	if m.isLive() && closed < m.presence() && (m.awaits(w, now, closed < closingTime) || m.isOwed(w, closed < closingTime)) {
 		return false
 	}
-	for id := range w.provisional {
-		if p := m.producers[id]; p != nil {
+	for id, parts := range w.provisional {
+		if p := m.producers[id]; p != nil && slices.ContainsFunc(parts, func(r provisionalRows) bool { return r.incarnation == p.run }) {
 			p.owes = true
 		}
 	}

@@ -173,6 +173,58 @@ func TestProvisionalFinal(t *testing.T) {
 	})
 }
 
+// TestProvisionalAgain: a producer that failed to close windows and closes them again is awaited again,
+// although its blocks come after the time in which windows wait for the others.
+func TestProvisionalAgain(t *testing.T) {
+	m, now := atSecond(0, table.MemoryOptions{Lateness: 400 * time.Millisecond})
+	// announce writes the rows of both producers when a window ends, and the blocks of some 410 ms later.
+	announce := func(second int, closes ...uint64) {
+		*now = begin.Add(time.Duration(second+1) * time.Second)
+		for producer := range uint64(2) {
+			m.WriteProvisional(provisionalOf(block(producer, second, 4)))
+		}
+		*now = now.Add(410 * time.Millisecond)
+		for _, producer := range closes {
+			write(t, m, block(producer, second, 4))
+		}
+		*now = now.Add(90 * time.Millisecond)
+		m.Publish()
+	}
+	final := func(second int) (is bool) {
+		for _, w := range m.State().Windows {
+			is = is || w.Final && w.Start.Equal(begin.Add(time.Duration(second)*time.Second))
+		}
+		return is
+	}
+	announce(0, 0)
+	*now = now.Add(3 * time.Second) // the first window no longer waits for its block
+	m.Publish()
+	announce(4, 0)
+	if !final(4) {
+		t.Error("a window waits for a producer that does not close windows")
+	}
+	write(t, m, block(1, 4, 4))
+	announce(5, 0)
+	if final(5) {
+		t.Error("a window drops the rows of a producer that closed the window before")
+	}
+	// Later runs, after one that was killed: its rows expire after and before their first ones.
+	for run, at := range []int{8, 12} {
+		*now = begin.Add(time.Duration(at+1)*time.Second + time.Duration(run)*405*time.Millisecond)
+		m.Publish()
+		next := provisionalOf(block(1, at, 4))
+		next.Incarnation += uint64(run + 1)
+		m.WriteProvisional(next)
+		*now = begin.Add(time.Duration(at+1)*time.Second + 410*time.Millisecond)
+		write(t, m, block(0, at, 4))
+		m.Publish()
+		*now = now.Add(90 * time.Millisecond)
+		if m.Publish(); final(at) {
+			t.Errorf("window %d drops the rows of a run since an earlier one was killed", at)
+		}
+	}
+}
+
 // TestProvisionalBounds: one producer cannot take the room of others, however many rows, parts or
 // incarnations it announces, and all together cannot take more than the rows of a window.
 func TestProvisionalBounds(t *testing.T) {

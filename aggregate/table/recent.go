@@ -128,9 +128,10 @@ type producer struct {
 	name      string    // empty if Expect never named it
 	newest    int64     // start of the newest window that it announced or wrote
 	closed    int64     // start of the newest window of which it wrote a block; noWindow for none
+	run       uint64    // its latest incarnation
 	wrote     time.Time // its last block or announcement
 	announces bool      // it announces rows before it closes a window
-	owes      bool      // it announced rows of a window and never closed it
+	owes      bool      // its run announced rows of a window and did not close it in time, nor a later one
 }
 
 // openWindow is a Memory's state about a window, besides its step.
@@ -219,6 +220,9 @@ func (m *Memory) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	}
 	if p := m.count(now, b); p != nil {
 		p.closed = max(p.closed, b.WindowStart)
+		if now.Sub(m.closes(b.WindowStart)) < m.presence() { // windows wait for so long
+			p.owes = false
+		}
 	}
 	w := m.open(s, now)
 	if s.start < m.table.floor { // the newest window advanced, and the table forgot this one
@@ -346,6 +350,9 @@ func (m *Memory) count(now time.Time, b *aggregate.Block) *producer {
 		}
 		p = &producer{name: name, closed: noWindow}
 		m.producers[b.Producer] = p
+	}
+	if b.Incarnation > p.run {
+		p.run, p.owes = b.Incarnation, false
 	}
 	p.newest, p.wrote = max(p.newest, b.WindowStart), now
 	return p
