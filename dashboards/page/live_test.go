@@ -161,6 +161,34 @@ func TestLive(t *testing.T) {
 	v.Wait("csigscope.current().stale && document.getElementById('age').textContent.startsWith('no connection')")
 }
 
+// TestLiveAfterOutage: once the stream is back, the page asks for everything else at once, and no longer says that the
+// server does not answer.
+func TestLiveAfterOutage(t *testing.T) {
+	f := newFeed(liveRacks)
+	f.close(t)
+	next := served(t, stored(t, liveRacks), f.Memory)
+	var away atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if away.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		next.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	v := pagetest.Visit(t, server.URL+"/#signal=max_delay&live=1", "dark")
+	v.Excuse("Failed to load resource")
+	v.Import("Live", "live.js")
+	v.Import("Stream", "stream.js")
+	v.Wait("Live.moment() !== null")
+	pagetest.Evaluate[int](v, "Stream.MOST = Stream.FIRST")
+	away.Store(true)
+	server.CloseClientConnections()
+	v.Says("banner", "The server does not answer: the numbers on this page may be old.")
+	away.Store(false)
+	v.WaitFor("document.getElementById('banner').textContent === ''", 7*time.Second) // before the next request of the clock
+}
+
 // TestLiveSetBack: once the server's clock was set back, the page waits, and then shows the windows of its new
 // time.
 func TestLiveSetBack(t *testing.T) {

@@ -85,6 +85,7 @@ function watch() {
   told = null;
   stream = new Stream(`api/v1/watch?${query}`, {
     take: (name, value) => {
+      if (!connected && newest) refreshed = -REFRESH; // after an outage, history and the verdict are old too
       connected = true;
       taken[name]?.(value);
     },
