@@ -37,7 +37,7 @@ func TestScreenshots(t *testing.T) {
 	v.Open(url + "#signal=max_delay&step=1s&utc=1&src=rack9&dst=rack5&theme=light")
 	v.Import("App", "app.js")
 	v.SetWindow(pagetest.Evaluate[int](v, "App.model.windows.length >> 1"))
-	v.Wait("document.getElementById('detail-findings').children.length > 0")
+	v.Wait("document.getElementById('detail-findings').textContent.length > 1")
 	shoot(v, "cell", 1400, 1100)
 	v.Open(url + "#live=1&theme=dark")
 	v.Wait("csigscope.current().stale")

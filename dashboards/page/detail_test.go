@@ -144,7 +144,7 @@ func TestCellDetail(t *testing.T) {
 	v.SetWindow(22)
 	v.Do(chromedp.Focus(chromedp.CSS("#mode")))
 	v.Press(kb.ArrowDown, kb.ArrowDown, kb.ArrowDown, kb.ArrowDown, kb.ArrowRight, kb.ArrowRight, kb.ArrowRight, kb.ArrowRight, kb.Enter, kb.Escape)
-	v.Wait("csigscope.current().series && document.getElementById('detail-flows').children.length > 0 && document.getElementById('detail-findings').children.length > 0")
+	v.Wait("csigscope.current().series && ['flows', 'findings'].every((list) => document.getElementById('detail-' + list).textContent !== '\u2026')")
 	checkDetail(t, v, memory, want[22], device)
 	checkPorts(t, v, memory, want[22])
 	checkSeries(t, v, want)

@@ -2,10 +2,12 @@ package page_test
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -214,6 +216,34 @@ func TestDetailClosesEarly(t *testing.T) {
 	v.Wait(`document.getElementById("detail").hidden`)
 }
 
+// TestDetailOfAnotherCell checks that flows and findings of a cell are not shown below the name of the next one, however
+// long the server takes for those.
+func TestDetailOfAnotherCell(t *testing.T) {
+	memory := querytest.Fabric(16, 30)
+	next := served(t, memory, nil)
+	var away atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if away.Load() {
+			<-r.Context().Done()
+			return
+		}
+		next.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	v := pagetest.Visit(t, server.URL+"#src=rack4&dst=rack5", "dark")
+	v.Says("detail-flows", "No flow of this cell is stored in this range.")
+	away.Store(true)
+	v.Import("App", "app.js")
+	pagetest.Evaluate[chromedp.Void](v, "App.choose({ src: 1, dst: 2 }), undefined")
+	v.Wait("document.getElementById('detail-title').textContent.includes('rack2')")
+	for _, list := range []string{"ports", "flows", "findings"} {
+		if got := pagetest.Evaluate[string](v, "document.getElementById('detail-%s').textContent", list); got != "\u2026" {
+			t.Errorf("%s of the next cell: %q, before the server has answered", list, got)
+		}
+	}
+}
+
 // TestAddressOfHistory checks that a link shows the range in which it was made, even after more was
 // stored.
 func TestAddressOfHistory(t *testing.T) {
@@ -247,7 +277,7 @@ func TestEndOfTime(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, memory), "dark")
 	v.Import("App", "app.js")
 	pagetest.Evaluate[chromedp.Void](v, "App.setWindow(App.model.windows.length - 1), App.choose({ src: 0, dst: 1 })")
-	v.Wait("!csigscope.current().waiting && csigscope.current().series && document.getElementById('detail-flows').children.length > 0")
+	v.Wait("!csigscope.current().waiting && csigscope.current().series && document.getElementById('detail-flows').textContent.length > 1")
 	if to := fragment(t, v, "to").Get("to"); to != "2106-01-01T00:00:00Z" {
 		t.Errorf("the address holds the end %s", to)
 	}

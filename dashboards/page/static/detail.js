@@ -17,6 +17,7 @@ let shown = {}; // state of the present drawings
 let series = null;
 let asked = ""; // range of the present flows and findings
 let portsOf = ""; // range of the present ports
+let subject = ""; // cell, signal, level and window of the present lists
 let request = null;
 let timer = 0;
 let portsTimer = 0;
@@ -31,6 +32,9 @@ export function show(state) {
   const dressed = shown.theme === view.theme && shown.utc === view.utc && shown.level === view.level && shown.width === find("detail-chart").clientWidth;
   const still = same && shown.window === view.window && shown.level === view.level;
   if (!same) asked = portsOf = "";
+  const about = JSON.stringify([model.groups[src].name, model.groups[dst].name, signal.info.name, view.level, view.window]);
+  if (about !== subject) for (const list of ["ports", "flows", "findings"]) fill(list, [], "\u2026", 0);
+  subject = about;
   shown = { signal, src, dst, theme: view.theme, utc: view.utc, level: view.level, window: view.window, width: find("detail-chart").clientWidth };
   find("detail-title").replaceChildren(...Panels.pair(model.groups[src].name, model.groups[dst].name));
   if (!same) load(state);
@@ -146,7 +150,6 @@ function askPorts(state) {
   find("detail-ports-note").textContent = now ? "" : rounded;
   find("detail-flows-note").textContent = now ? "in the whole range" : rounded;
   if (!signal.located || !known(state).heavy) return fill("ports", [], "None: nothing names a port here.", 0);
-  if (!now) fill("ports", [], "\u2026", 0);
   portsTimer = setTimeout(() => ports(state, question, request.signal), PATIENCE);
 }
 
