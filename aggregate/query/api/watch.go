@@ -94,6 +94,11 @@ func (w *watch) changed(ctx context.Context, step table.Step) error {
 		}
 		return w.deliverOwn(eventDurable, "", durable)
 	}
+	if w.newest.IsZero() && step.Before != nil { // resumed: the reader has the windows of the revision before
+		if newest := step.Before.Newest(); newest != nil {
+			w.newest = newest.End
+		}
+	}
 	id, revision := token(step.State), step.State.Revision
 	// A slow reader must keep neither the state nor windows.
 	left := make([]weak.Pointer[table.Window], len(step.Windows))

@@ -135,7 +135,7 @@ func TestWatch(t *testing.T) {
 		t.Errorf("late block: %+v", change)
 	}
 	again := open(t, url, "Last-Event-ID", e.id)
-	if got := again.next(t); got.name != "window" || got.id != "0000000000000007-3" {
+	if got := again.next(t); got.id != "0000000000000007-3" || !decode[wire.WindowEvent](t, got, "window").Late {
 		t.Errorf("resumed with %+.200v", got)
 	}
 	other := open(t, url+"&after=0000000000000001-3")
