@@ -26,7 +26,7 @@ func (recipientFunc) stop()                          {}
 // TestEventsAreCalledOnce: all callers that watch the same cells get the same event.
 func TestEventsAreCalledOnce(t *testing.T) {
 	memory, start := table.NewMemory(table.MemoryOptions{Now: tabletest.Still}), time.Unix(1e9, 0)
-	a, err := New(Config{Memory: memory, Names: tabletest.Names{Racks: 2}})
+	a, err := New(Config{Memory: memory, Names: tabletest.Names{Racks: 2}, Now: tabletest.Still})
 	if err != nil {
 		t.Fatal(err)
 	}
