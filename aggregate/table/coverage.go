@@ -119,7 +119,7 @@ func orderCells(list []cellProducer) map[csig.Signal][]cellRange {
 	}
 	slices.SortFunc(positions, func(x, y int32) int {
 		a, b := &list[x].cell, &list[y].cell
-		return cmp.Or(cmp.Compare(a.Signal, b.Signal), cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst), cmp.Compare(a.Kind, b.Kind), cmp.Compare(x, y))
+		return cmp.Or(cmp.Compare(a.Signal, b.Signal), compareCells(a, b), cmp.Compare(x, y))
 	})
 	out := make(map[csig.Signal][]cellRange)
 	for from := 0; from < len(positions); {
@@ -249,6 +249,23 @@ func (c *Coverage) IsPresent(id uint64) bool {
 		}
 	}
 	return false
+}
+
+// isWrittenBy reports whether one of the producers has recently written the cell.
+func (c *Coverage) isWrittenBy(k aggregate.CellKey, producers map[uint64]bool) bool {
+	if len(producers) == 0 {
+		return false
+	}
+	ranges := c.byCell()[k.Signal]
+	at, found := slices.BinarySearchFunc(ranges, k, func(r cellRange, k aggregate.CellKey) int { return compareCells(&r.cell, &k) })
+	return found && slices.ContainsFunc(ranges[at].positions, func(i int32) bool {
+		return c.last[i] >= c.current && producers[c.list[i].producer]
+	})
+}
+
+// compareCells orders the cells of a signal.
+func compareCells(a, b *aggregate.CellKey) int {
+	return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst), cmp.Compare(a.Kind, b.Kind))
 }
 
 // old returns the cells, of every signal, whose last rows are too old to describe the present; nil

@@ -42,7 +42,7 @@ type judgement struct {
 // add judges new or changed windows, ascending, and sets the verdicts at their ends.
 func (h *histories) add(windows []*Window) {
 	for _, w := range windows {
-		h.judge(w.Start.UnixNano()/h.length, w.Rows.rows)
+		h.judge(w.Start.UnixNano()/h.length, w)
 	}
 	maps.DeleteFunc(h.of, func(_ aggregate.CellKey, one *aggregate.History) bool { return one.End() <= h.end-aggregate.Horizon })
 	for _, w := range windows {
@@ -62,7 +62,9 @@ func (h *histories) add(windows []*Window) {
 	}
 }
 
-func (h *histories) judge(n int64, rows *tableRows) {
+// judge judges the cells of a window. It does not end the congestion of a cell while a producer of it lacks rows,
+// since that one may see the congestion.
+func (h *histories) judge(n int64, w *Window) {
 	if n < h.end-aggregate.Horizon { // the clock was set back
 		clear(h.of)
 		h.end = 0
@@ -73,6 +75,7 @@ func (h *histories) judge(n int64, rows *tableRows) {
 			one.Set(n, aggregate.Unjudged)
 		}
 	}
+	rows := w.Rows.rows
 	for i := range rows.cells {
 		c := &rows.cells[i]
 		one := h.of[c.cell]
@@ -88,7 +91,11 @@ func (h *histories) judge(n int64, rows *tableRows) {
 		for at := c.first; at >= 0; at = rows.list[at].next {
 			total.Merge(&rows.list[at].value)
 		}
-		one.Set(n, h.thresholds.Judge(total.Observations, total.Samples, total.Heavy, total.Unjudged))
+		j := h.thresholds.Judge(total.Observations, total.Samples, total.Heavy, total.Unjudged)
+		if j&^aggregate.Loaded == aggregate.Below && one.Verdict(n, h.length).Sustained && w.Coverage.isWrittenBy(c.cell, w.lacking) {
+			j = j&aggregate.Loaded | aggregate.Undecided
+		}
+		one.Set(n, j)
 	}
 }
 

@@ -215,6 +215,30 @@ func (w *openWindow) producers() int {
 	return n
 }
 
+// lacking returns the present producers without rows in a window that is not final, or with fewer parts than
+// in the previous one.
+func (m *Memory) lacking(w *openWindow, now time.Time) map[uint64]bool {
+	if w.final {
+		return nil
+	}
+	lacking, before := make(map[uint64]bool), m.before(w)
+	for id, p := range m.producers {
+		if parts := w.parts(id); m.isPresent(p, now) && (parts == 0 || before != nil && parts < before.parts(id)) {
+			lacking[id] = true
+		}
+	}
+	return lacking
+}
+
+// parts returns the number of blocks of a producer, and of parts that have provisional rows.
+func (w *openWindow) parts(producer uint64) int {
+	n := len(w.provisional[producer])
+	if blocks, ok := w.step.blocks[producer]; ok {
+		n += blocks.len()
+	}
+	return n
+}
+
 // rows returns the final and the provisional rows of a window. Later changes do not affect them.
 func (m *Memory) rows(w *openWindow) Rows {
 	most := m.table.stepRows()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // provisionalOf returns a block's rows as provisional ones, of its part.
@@ -223,6 +224,57 @@ func TestProvisionalAgain(t *testing.T) {
 			t.Errorf("window %d drops the rows of a run since an earlier one was killed", at)
 		}
 	}
+}
+
+// TestPartialWindows: a window without the rows of a present producer of a cell, or of a part of it, does not
+// end the cell's congestion, which that one may see; it can begin it. Once it is final it can do both.
+func TestPartialWindows(t *testing.T) {
+	m, now := atSecond(0, table.MemoryOptions{Lateness: 400 * time.Millisecond})
+	rows := func(producer uint64, second int, part uint64, heavy bool) *aggregate.Block {
+		b := partBlock(producer, second, 1, part)
+		for i := range b.Len() {
+			b.SrcGroup[i], b.DstGroup[i], b.Location[i] = 1, 2, 3
+			b.Observations[i], b.Samples[i], b.Unjudged[i], b.Heavy[i] = 100, 100, 0, 0
+			if heavy {
+				b.Heavy[i] = 100
+			}
+		}
+		return b
+	}
+	const congested, brief = aggregate.Congested, aggregate.Brief
+	check := func(second int, why string, want aggregate.State) {
+		t.Helper()
+		m.Publish()
+		w := m.State().Newest()
+		if c := w.Cells(csig.MinABWRatio)[0]; c.Src != 1 || c.State != want {
+			t.Errorf("second %d, %s: got %+v at %s, want that the first cell is %s", second, why, c, w.Start, want)
+		}
+	}
+	for second, tt := range []struct {
+		heavy bool // part 1 of producer 1, which comes last
+		want  [3]aggregate.State
+	}{
+		{true, [3]aggregate.State{aggregate.Clear, aggregate.Clear, congested}},
+		{true, [3]aggregate.State{congested, congested, congested}},
+		{false, [3]aggregate.State{congested, congested, brief}},
+		{true, [3]aggregate.State{brief, brief, congested}},
+	} {
+		*now = begin.Add(time.Duration(second+1) * time.Second)
+		if second < 2 { // a producer of other cells, which then lacks
+			write(t, m, block(3, second, 1))
+		}
+		blocks := []*aggregate.Block{rows(2, second, 0, false), rows(1, second, 0, false), rows(1, second, 1, tt.heavy)}
+		for i, b := range blocks {
+			m.WriteProvisional(provisionalOf(b))
+			check(second, fmt.Sprintf("%d of 3 parts", i+1), tt.want[i])
+		}
+		write(t, m, blocks...)
+	}
+	*now = begin.Add(5 * time.Second)
+	write(t, m, rows(2, 4, 0, false))
+	check(4, "one producer", congested)
+	*now = now.Add(500 * time.Millisecond) // producer 1 cannot write this window any more
+	check(4, "final", brief)
 }
 
 // TestProvisionalBounds: one producer cannot take the room of others, however many rows, parts or

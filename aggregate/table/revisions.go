@@ -185,7 +185,8 @@ type Window struct {
 	Rows    Rows
 	Memo    *Memo
 
-	last           uint64 // Memory.written after its last block
+	lacking        map[uint64]bool // producers that may still have rows
+	last           uint64          // Memory.written after its last block
 	flows          *flowRows
 	flowsForgotten bool
 }

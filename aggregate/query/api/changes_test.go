@@ -231,9 +231,9 @@ var changeCases = []struct {
 		{second: 0, a: quiet, b: quiet}, {second: 1, a: loaded, b: loaded}, {second: 2, a: loaded}, {second: 3, a: quiet}, {second: 4, a: quiet}, {second: 5, a: quiet}, {second: 6, a: quiet, b: quiet},
 	}, []string{
 		"2 onset rack1>rack2 congested since 1 leaf1:up1 0.5",
-		"4 cleared rack1>rack2 brief since 1 for 2s leaf1:up1",
 		"5 tap_lost eth1 3s",
 		"5 coverage_lost rack1>rack2 brief without eth1",
+		"5 cleared rack1>rack2 brief since 1 for 3s leaf1:up1 without eth1",
 		"7 tap_back eth1 5s",
 		"7 coverage_back rack1>rack2 brief",
 	}},
