@@ -151,7 +151,7 @@ type History struct {
 // newest.
 func (h *History) Set(window int64, j Judgement) {
 	if window >= h.end {
-		for n := max(h.end, window-Horizon+1); n <= window; n++ {
+		for n := max(h.end, window-Horizon+1); n <= window && h.judged+h.loaded > 0; n++ {
 			h.put(n, Unjudged)
 		}
 		h.end = window + 1
@@ -195,12 +195,18 @@ func (h *History) Verdict(end, length int64) Verdict {
 		v.AnyJudged = h.judged > 0
 		return v
 	}
-	open := true // no window below the clear share is later
-	for n := min(end, h.end) - 1; n >= max(end-Horizon, h.end-Horizon, 0); n-- {
+	open := true                 // no window below the clear share is later
+	left := h.judged + h.loaded // of the windows from n down, each counted once for either
+	for n := min(end, h.end) - 1; n >= max(end-Horizon, h.end-Horizon, 0) && left > 0; n-- {
 		j := h.ring[n%Horizon]
-		v.AnyLoaded = v.AnyLoaded || j&Loaded != 0
-		j &^= Loaded
-		v.AnyJudged = v.AnyJudged || j != Unjudged
+		if j&Loaded != 0 {
+			v.AnyLoaded = true
+			left--
+		}
+		if j &^= Loaded; j != Unjudged {
+			v.AnyJudged = true
+			left--
+		}
 		switch {
 		case j == Onset && open:
 			v.Sustained, v.Since, v.Lasted = true, n*length, (end-n)*length

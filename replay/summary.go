@@ -1,12 +1,12 @@
 package replay
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"sort"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -165,7 +165,13 @@ func writeSignal(w io.Writer, sig csig.Signal, s table.Rows, names Names) {
 		}
 	}
 	unjudged := states[aggregate.NotJudged]
-	sort.SliceStable(cells, func(i, j int) bool { return cells[i].Heavy > cells[j].Heavy })
+	var heavy []*aggregate.CellStats
+	for i := range cells {
+		if cells[i].Heavy > 0 {
+			heavy = append(heavy, &cells[i])
+		}
+	}
+	slices.SortStableFunc(heavy, func(a, b *aggregate.CellStats) int { return cmp.Compare(b.Heavy, a.Heavy) })
 	fmt.Fprintf(w, "\n%s: %d of %d cells were congested, %d of them at the end\n", sig, congested, len(cells), still)
 	if unjudged > 0 {
 		fmt.Fprintf(w, "  %d of %d cells are not judged: %s\n", unjudged, len(cells), aggregate.HowToJudge(sig))
@@ -175,13 +181,12 @@ func writeSignal(w io.Writer, sig csig.Signal, s table.Rows, names Names) {
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "  source\tdestination\tfrom\tmean\theavy\tmode of the bottleneck\tshare\trunner-up\tshare\tsamples\tstate")
-	heavy := sort.Search(len(cells), func(i int) bool { return cells[i].Heavy == 0 })
-	for i := range cells[:min(heavy, worstCells)] {
-		writeCell(tw, &cells[i], names)
+	for _, c := range heavy[:min(len(heavy), worstCells)] {
+		writeCell(tw, c, names)
 	}
 	_ = tw.Flush()
-	if heavy > worstCells {
-		fmt.Fprintf(w, "  %s had heavy observations\n", counted(uint64(heavy-worstCells), "more cell"))
+	if len(heavy) > worstCells {
+		fmt.Fprintf(w, "  %s had heavy observations\n", counted(uint64(len(heavy)-worstCells), "more cell"))
 	}
 }
 

@@ -56,6 +56,7 @@ type runs struct {
 	swept int64
 	// Of the current block; flows only by port and signal.
 	here  map[runKey]*Run
+	mixed map[runKey]bool // ports that write several values
 	flows map[runKey]bounds
 	left  map[portKey]bool // whether ports of here report available bandwidth
 }
@@ -234,6 +235,7 @@ func keyOfRow(b *aggregate.Block, i int) runKey {
 
 // otherwise ends runs of ports that also write other values.
 func (w *Watcher) otherwise(b *aggregate.Block) {
+	w.runs.mixed = emptied(w.runs.mixed)
 	for i := range b.Len() {
 		n := b.Observations[i] - b.Trimmed[i]
 		if n > b.Untouched[i] {
@@ -243,6 +245,10 @@ func (w *Watcher) otherwise(b *aggregate.Block) {
 			continue
 		}
 		k := keyOfRow(b, i)
+		if w.runs.mixed[k] {
+			continue
+		}
+		w.runs.mixed[k] = true
 		delete(w.runs.of, k)
 		w.heads.note(k, 0, nil, true, b.WindowStart)
 		if r := w.runs.here[k]; r != nil {
@@ -270,7 +276,7 @@ func (w *Watcher) meaning(r *Run) (may, contradicts bool) {
 // have a queue of constant length.
 func (w *Watcher) leave(b *aggregate.Block, i int) {
 	k := keyOfRow(b, i)
-	if k.signal != csig.MinABW && k.signal != csig.MinABWRatio {
+	if len(w.runs.here) == 0 || k.signal != csig.MinABW && k.signal != csig.MinABWRatio {
 		return
 	}
 	if w.runs.here[runKey{k.at, csig.MaxDelay, k.encoding}] == nil && w.runs.here[runKey{k.at, csig.MaxNQD, k.encoding}] == nil {

@@ -179,12 +179,15 @@ func (j *Judged) WriteBlock(_ context.Context, b *aggregate.Block) error {
 		j.first, j.end = n, n
 	}
 	j.first, j.end = min(j.first, n), max(j.end, n+1)
-	var sums aggregate.Sums // escapes: once a block
+	var of aggregate.CellKey
+	var w *windowSums // of the cell
 	for i := range b.Len() {
-		if w := j.window(b.Cell(i), n); w != nil {
-			sums = b.Sums(i)
-			w.observations, w.samples = aggregate.AddSat(w.observations, sums.Observations), aggregate.AddSat(w.samples, sums.Samples)
-			w.heavy, w.unjudged = aggregate.AddSat(w.heavy, sums.Heavy), aggregate.AddSat(w.unjudged, sums.Unjudged)
+		if k := b.Cell(i); i == 0 || k != of {
+			of, w = k, j.window(k, n)
+		}
+		if w != nil {
+			w.observations, w.samples = aggregate.AddSat(w.observations, b.Observations[i]), aggregate.AddSat(w.samples, b.Samples[i])
+			w.heavy, w.unjudged = aggregate.AddSat(w.heavy, b.Heavy[i]), aggregate.AddSat(w.unjudged, b.Unjudged[i])
 		}
 	}
 	return nil

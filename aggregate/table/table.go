@@ -274,7 +274,7 @@ func (r Rows) CellLocations(sig csig.Signal) []aggregate.CellLocation {
 }
 
 // chosen calls f once for each of the signal's cells, with one kind of observations: with their sums, and
-// with their locations at the level, without duplicates. Both are valid until f returns.
+// with their locations at the level, in any order and without duplicates. Both are valid until f returns.
 func (r Rows) chosen(sig csig.Signal, level func(aggregate.LocationID) aggregate.LocationID, f func(aggregate.CellKey, *aggregate.Sums, []aggregate.LocationStats)) {
 	var at []aggregate.LocationStats
 	var total aggregate.Sums
@@ -292,7 +292,10 @@ func (r Rows) chosen(sig csig.Signal, level func(aggregate.LocationID) aggregate
 			}
 			at = append(at, locationStats(loc, sums))
 		}
-		f(c.cell, &total, mergeLocations(at))
+		if level != nil {
+			at = mergeLocations(at)
+		}
+		f(c.cell, &total, at)
 	}
 }
 

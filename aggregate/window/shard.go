@@ -166,7 +166,9 @@ func (s *Shard) addDecoded(ctx context.Context, obs []decode.Observation, v *sur
 func (s *Shard) add(ctx context.Context, obs []decode.Observation, v *survey) error {
 	s.batch = obs
 	reflections := v.reflected[:v.reflections]
-	s.noticeTags()
+	if s.watching != nil && (v.marked || v.longest > s.watching.longest) {
+		s.noticeTags()
+	}
 	if s.repeats != nil {
 		s.touched |= s.repeats.prepare(obs, reflections)
 	}
@@ -189,25 +191,29 @@ func (s *Shard) add(ctx context.Context, obs []decode.Observation, v *survey) er
 type survey struct {
 	first, last int64               // times of the earliest and the latest one; 0 without a time
 	odd         uint                // not 0 if one may be rejected, except as a repeat
+	longest     uint32              // greatest Bytes
+	marked      bool                // whether a tag has reserved bits or D
 	reflected   [pendingItems]uint8 // numbers of the reflections
 	reflections int
 }
 
-func (v *survey) reset() { v.first, v.last, v.odd, v.reflections = math.MaxInt64, 0, 0, 0 }
+func (v *survey) reset() {
+	v.first, v.last, v.odd, v.longest, v.marked, v.reflections = math.MaxInt64, 0, 0, 0, false, 0
+}
 
 // add adds observation i of the batch; refused is by kind. It does not branch on kinds, which the
 // processor cannot predict.
 func (v *survey) add(i int, o *decode.Observation, refused *[4]uint8) {
-	v.first, v.last = min(v.first, o.TimeNS), max(v.last, o.TimeNS)
-	v.odd |= uint(o.Flags&decode.Orphan) | uint(refused[o.Kind&3])
+	v.addTag(o, uint(o.Flags&decode.Orphan)|uint(refused[o.Kind&3]))
 	v.reflected[v.reflections&(pendingItems-1)] = uint8(i)
 	v.reflections += int(o.Kind>>1) & 1
 }
 
 // addTag is add for a tag that is no orphan; refused is that of tags.
 func (v *survey) addTag(o *decode.Observation, refused uint) {
-	v.first, v.last = min(v.first, o.TimeNS), max(v.last, o.TimeNS)
+	v.first, v.last, v.longest = min(v.first, o.TimeNS), max(v.last, o.TimeNS), max(v.longest, o.Bytes)
 	v.odd |= refused
+	v.marked = v.marked || o.Tag.D || o.Tag.R != 0
 }
 
 // surveyOf returns the survey of observations that may have impossible kinds and layouts.

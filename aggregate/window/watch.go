@@ -58,9 +58,6 @@ func (s *Shard) flushWatched() {
 // the longest so far, or have D and are at least nine tenths as long.
 func (s *Shard) noticeTags() {
 	l := s.watching
-	if l == nil {
-		return
-	}
 	for i := range s.batch {
 		o := &s.batch[i]
 		if o.Tag.R == 0 && !o.Tag.D && o.Bytes <= l.longest || o.Flags&decode.Orphan != 0 || layoutIndex(o.Tag.Layout) >= csig.NumLayouts {
