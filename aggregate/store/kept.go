@@ -116,50 +116,11 @@ func (d *delivery) missing(ctx context.Context, s outbox.Part) (map[uint64]bool,
 	}
 	defer r.Close()
 	missing := make(map[uint64]bool)
-	var probes []rowSample
-	var of []outbox.Entry
-	ask := func() error {
-		ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-		defer cancel()
-		found, err := d.to.present(ctx, s.Class, probes)
-		if err != nil {
-			return err
-		}
-		var gone []lossExtent
-		var from []uint64
-		keeps := time.Duration(0)
-		for i, p := range probes {
-			if found[p] {
-				continue
-			}
-			if keeps == 0 {
-				if keeps, err = d.to.keeps(ctx, s.Class); err != nil {
-					return err
-				}
-			}
-			// Rows live from their insertion on, which may be long after At.
-			if !s.Earlier || d.now().Sub(of[i].At) < keeps {
-				// A probe does not have the window's length.
-				gone = append(gone, lossExtent{Producer: p.Producer, Incarnation: p.Incarnation, Epoch: p.Epoch, From: p.Window, To: p.Window + 1})
-				from = append(from, of[i].First)
-			}
-		}
-		trimmed, err := d.to.trimmed(ctx, s.Class, gone)
-		if err != nil {
-			return err
-		}
-		for i, first := range from {
-			if !trimmed[i] {
-				missing[first] = true
-			}
-		}
-		probes, of = probes[:0], of[:0]
-		return nil
-	}
+	var asked []probe
 	for {
 		e, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			return missing, ask()
+			return missing, d.ask(ctx, s, asked, missing)
 		}
 		if err != nil {
 			return nil, err
@@ -168,15 +129,67 @@ func (d *delivery) missing(ctx context.Context, s outbox.Part) (map[uint64]bool,
 		if len(list) > maxProbes/4 {
 			continue
 		}
-		if len(probes)+len(list) > maxProbes {
-			if err := ask(); err != nil {
+		if len(asked)+len(list) > maxProbes {
+			if err := d.ask(ctx, s, asked, missing); err != nil {
 				return nil, err
 			}
+			asked = asked[:0]
 		}
 		for _, p := range list {
-			probes, of = append(probes, p), append(of, e)
+			asked = append(asked, probe{p, e.First, e.At})
 		}
 	}
+}
+
+// probe is a sample of an entry's rows.
+type probe struct {
+	rowSample
+	first uint64 // of the entry
+	at    time.Time
+}
+
+// ask asks the server for probes of a segment, and adds the entries of those that are missing there.
+func (d *delivery) ask(ctx context.Context, s outbox.Part, probes []probe, missing map[uint64]bool) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	samples := make([]rowSample, len(probes))
+	for i := range probes {
+		samples[i] = probes[i].rowSample
+	}
+	found, err := d.to.present(ctx, s.Class, samples)
+	if err != nil {
+		return err
+	}
+	var gone []lossExtent
+	var from []uint64
+	keeps := time.Duration(0)
+	for i := range probes {
+		p := &probes[i]
+		if found[p.rowSample] {
+			continue
+		}
+		if keeps == 0 {
+			if keeps, err = d.to.keeps(ctx, s.Class); err != nil {
+				return err
+			}
+		}
+		// Rows live from their insertion on, which may be long after the entry's time.
+		if !s.Earlier || d.now().Sub(p.at) < keeps {
+			// A probe does not have the window's length.
+			gone = append(gone, lossExtent{Producer: p.Producer, Incarnation: p.Incarnation, Epoch: p.Epoch, From: p.Window, To: p.Window + 1})
+			from = append(from, p.first)
+		}
+	}
+	trimmed, err := d.to.trimmed(ctx, s.Class, gone)
+	if err != nil {
+		return err
+	}
+	for i, first := range from {
+		if !trimmed[i] {
+			missing[first] = true
+		}
+	}
+	return nil
 }
 
 // resend sends batches of a segment once more, without their tokens: a server may remember a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -239,79 +240,102 @@ GROUP BY producer, incarnation, epoch`, s.database, GapOpen, int(rebuildFor.Seco
 // left out; the others lost their marks. Open are this second and those after it that have fine
 // windows. Rows that a process stored under several configurations count as one process.
 func (s *Store) missAfter(ctx context.Context, list []Run) error {
+	unknown, err := s.unmarked(ctx, list)
+	if err != nil || len(unknown) == 0 { // the windows of all times take long to read
+		return err
+	}
+	stored, err := s.lastSeconds(ctx, unknown)
+	if err != nil || len(stored) == 0 {
+		return err
+	}
+	next, err := s.nextProcesses(ctx, unknown, stored)
+	if err != nil {
+		return err
+	}
+	var gaps []gap
+	for p, last := range stored {
+		from := last.start.Add(time.Second)
+		to := later(from, time.Now())
+		// The incarnation of a live tap is the Unix time of its start in ns; other exporters may count.
+		if began := next[p]; began > uint64(max(from.UnixNano(), 0)) && began < uint64(max(to.UnixNano(), 0)) {
+			to = time.Unix(0, int64(began))
+		}
+		of := aggregate.Source{Producer: p.producer, Incarnation: p.incarnation, Epoch: last.epoch}
+		restart := Gap{Source: of, From: from, To: to, Reason: GapRestart}
+		open := Gap{Source: of, From: last.start, To: later(from, last.end), Reason: GapOpen, Resolution: time.Second}
+		gaps = append(gaps, restart.row(time.Now()), open.row(time.Now()))
+	}
+	return s.sendGaps(ctx, gaps)
+}
+
+// processList is a condition for rows of some processes.
+func processList[V any](of map[process]V) string {
+	var list []string
+	for p := range of {
+		list = append(list, fmt.Sprintf("(%d, %d)", p.producer, p.incarnation))
+	}
+	return "(producer, incarnation) IN (" + strings.Join(list, ", ") + ")"
+}
+
+// unmarked returns the processes of runs that have no gap of a restart.
+func (s *Store) unmarked(ctx context.Context, list []Run) (map[process]bool, error) {
 	unknown := make(map[process]bool)
 	for _, r := range list {
 		unknown[process{r.Producer, r.Incarnation}] = true
 	}
-	processes := func() string {
-		var of []string
-		for p := range unknown {
-			of = append(of, fmt.Sprintf("(%d, %d)", p.producer, p.incarnation))
-		}
-		return "(producer, incarnation) IN (" + strings.Join(of, ", ") + ")"
-	}
-	query := fmt.Sprintf("SELECT DISTINCT producer, incarnation FROM %s.gaps WHERE reason = '%s' AND %s", s.database, GapRestart, processes())
-	err := s.query(ctx, s.reader, "read gaps", query, func(rows driver.Rows) error {
+	query := fmt.Sprintf("SELECT DISTINCT producer, incarnation FROM %s.gaps WHERE reason = '%s' AND %s", s.database, GapRestart, processList(unknown))
+	return unknown, s.query(ctx, s.reader, "read gaps", query, func(rows driver.Rows) error {
 		var p process
 		err := rows.Scan(&p.producer, &p.incarnation)
 		delete(unknown, p)
 		return err
 	})
-	if err != nil || len(unknown) == 0 { // the windows of all times take long to read
-		return err
-	}
-	var gaps, open []Gap
-	these := processes()
-	query = fmt.Sprintf(`SELECT producer, incarnation, argMax(config_epoch, window_start), if(max(second), maxIf(window_start, second), min(window_start)), max(end) FROM
+}
+
+// lastSecond is the last second of which a process stored rows, and the end of its last second with windows of any
+// length.
+type lastSecond struct {
+	start, end time.Time
+	epoch      uint64
+}
+
+// lastSeconds returns the last second of each process that stored windows.
+func (s *Store) lastSeconds(ctx context.Context, of map[process]bool) (map[process]lastSecond, error) {
+	stored := make(map[process]lastSecond)
+	query := fmt.Sprintf(`SELECT producer, incarnation, argMax(config_epoch, window_start), if(max(second), maxIf(window_start, second), min(window_start)), max(end) FROM
 (SELECT producer, incarnation, config_epoch, window_start, true AS second, window_start AS end FROM %[1]s.%[2]s WHERE %[4]s
 UNION ALL SELECT producer, incarnation, config_epoch, window_start, false, %[5]s FROM %[1]s.%[3]s WHERE %[4]s)
 GROUP BY producer, incarnation`,
-		s.database, resolutionTableAt(secondTable).table(), resolutionTableAt(fineTable).table(), these, windowEnd("resolution_ns"))
-	err = s.query(ctx, s.reader, "read windows", query, func(rows driver.Rows) error {
-		var of aggregate.Source
-		var last, end time.Time
-		if err := rows.Scan(&of.Producer, &of.Incarnation, &of.Epoch, &last, &end); err != nil {
-			return err
-		}
-		delete(unknown, process{of.Producer, of.Incarnation})
-		last = last.Truncate(time.Second)
-		from := last.Add(time.Second)
-		gaps = append(gaps, Gap{Source: of, From: from, To: later(from, time.Now()), Reason: GapRestart})
-		open = append(open, Gap{Source: of, From: last, To: later(from, end.Add(time.Second-1).Truncate(time.Second)), Reason: GapOpen, Resolution: time.Second})
-		return nil
-	})
-	if err != nil || len(gaps) == 0 {
+		s.database, resolutionTableAt(secondTable).table(), resolutionTableAt(fineTable).table(), processList(of), windowEnd("resolution_ns"))
+	return stored, s.query(ctx, s.reader, "read windows", query, func(rows driver.Rows) error {
+		var p process
+		var last lastSecond
+		err := rows.Scan(&p.producer, &p.incarnation, &last.epoch, &last.start, &last.end)
+		last.start, last.end = last.start.Truncate(time.Second), last.end.Add(time.Second-1).Truncate(time.Second)
+		stored[p] = last
 		return err
+	})
+}
+
+// nextProcesses returns the incarnation of the process after each of those that stored windows. Processes among of
+// that stored none do not count.
+func (s *Store) nextProcesses(ctx context.Context, of map[process]bool, stored map[process]lastSecond) (map[process]uint64, error) {
+	silent := maps.Clone(of)
+	maps.DeleteFunc(silent, func(p process, _ bool) bool { _, ok := stored[p]; return ok })
+	lasting := "true"
+	if len(silent) > 0 {
+		lasting = "NOT " + processList(silent)
 	}
-	next, lasting := make(map[process]uint64), "true"
-	if len(unknown) > 0 { // they have no windows
-		lasting = "NOT " + processes()
-	}
-	query = fmt.Sprintf(`SELECT of.producer, of.incarnation, min(later.incarnation) FROM
+	next := make(map[process]uint64)
+	query := fmt.Sprintf(`SELECT of.producer, of.incarnation, min(later.incarnation) FROM
 (SELECT DISTINCT producer, incarnation FROM %[1]s.runs WHERE %[2]s) AS of
 INNER JOIN (SELECT DISTINCT producer, incarnation FROM %[1]s.runs WHERE %[3]s) AS later ON of.producer = later.producer
-WHERE later.incarnation > of.incarnation GROUP BY of.producer, of.incarnation`, s.database, these, lasting)
-	err = s.query(ctx, s.reader, "read runs", query, func(rows driver.Rows) error {
+WHERE later.incarnation > of.incarnation GROUP BY of.producer, of.incarnation`, s.database, processList(stored), lasting)
+	return next, s.query(ctx, s.reader, "read runs", query, func(rows driver.Rows) error {
 		var p process
 		var incarnation uint64
 		err := rows.Scan(&p.producer, &p.incarnation, &incarnation)
 		next[p] = incarnation
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	for i := range gaps {
-		g := &gaps[i]
-		// The incarnation of a live tap is the Unix time of its start in ns; other exporters may count.
-		if began := next[process{g.Producer, g.Incarnation}]; began > uint64(max(g.From.UnixNano(), 0)) && began < uint64(max(g.To.UnixNano(), 0)) {
-			g.To = time.Unix(0, int64(began))
-		}
-	}
-	gaps = append(gaps, open...)
-	rows := make([]gap, len(gaps))
-	for i := range gaps {
-		rows[i] = gaps[i].row(time.Now())
-	}
-	return s.sendGaps(ctx, rows)
 }
