@@ -195,7 +195,7 @@ func (h *History) Verdict(end, length int64) Verdict {
 		v.AnyJudged = h.judged > 0
 		return v
 	}
-	open := true                 // no window below the clear share is later
+	open := true                // no window below the clear share is later
 	left := h.judged + h.loaded // of the windows from n down, each counted once for either
 	for n := min(end, h.end) - 1; n >= max(end-Horizon, h.end-Horizon, 0) && left > 0; n-- {
 		j := h.ring[n%Horizon]

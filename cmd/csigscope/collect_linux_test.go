@@ -431,6 +431,7 @@ func collectReload(t *testing.T, env []string) {
 	c.waitLog("link lost: the tap captures nothing until it is back\" interface="+livetest.TapEnd+" state=down", 1)
 	livetest.IP(t, "link", "set", livetest.SendEnd, "up")
 	c.waitLog("link is back\" interface="+livetest.TapEnd, 1)
+	writeFile(t, config, section) // the next process reads it
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -448,7 +449,6 @@ func collectReload(t *testing.T, env []string) {
 		t.Errorf("%d packets sent over 20 reloads, %d of them taken in, %d observations stored", len(sent), taken, got)
 	}
 	// The next process writes the configurations that a slow store does not have yet.
-	writeFile(t, config, section)
 	next := runUntil(t, env, "collecting", "collect", "--config", config, "--store", dsn)
 	if !comes(func() bool { return runBinary(t, env, "schema", "verify", "--store", dsn).code == 0 }) {
 		t.Errorf("the store does not get to know all configurations:\n%s", next.log())

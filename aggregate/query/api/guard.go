@@ -125,11 +125,11 @@ func (a *API) refusalOf(ctx context.Context, err error) *refused {
 	case query.Invalid:
 		r.detail = err.Error()
 	case query.TooLarge:
-		r.detail = "the answer is too large: take a shorter range, or name src and dst"
+		r.detail = "the answer is too large: take a shorter range, or name src and dst if the question has them"
 	case query.NoData:
 		r.detail = "nothing is stored: run csigscope collect or replay first"
 	case query.TimedOut:
-		r.detail = "the answer took too long and was cancelled: take a shorter range, or name src and dst"
+		r.detail = "the answer took too long and was cancelled: take a shorter range, or name src and dst if the question has them"
 	case query.Unavailable:
 		if a.running.Err() == nil { // the end of the server is no error
 			a.Logger.ErrorContext(ctx, "answer request", slog.Any("error", err))
