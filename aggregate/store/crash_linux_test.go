@@ -46,7 +46,7 @@ func TestEngineCrash(t *testing.T) {
 	if err := s.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	compareStored(t, s, rows)
+	compareStored(t, s, rows, time.Second)
 	if hits == 0 {
 		t.Error("nothing was sent again: the engine was not hit")
 	}

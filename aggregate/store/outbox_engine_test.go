@@ -43,7 +43,7 @@ func TestOutboxOnEngine(t *testing.T) {
 	g := traffic{resolution: time.Second, windows: 20, groups: 5, locations: 12, signals: allSignals}
 	rows := g.rows(rand.New(rand.NewPCG(8, 8)), aggregate.Source{Producer: 1 << 63, Incarnation: 2})
 	write(t, s, blocks(rows))
-	compareStored(t, s, rows)
+	compareStored(t, s, rows, time.Second)
 	if got := rawRows(t, s, "partials_1s"); got != uint64(len(rows)) {
 		t.Errorf("%d rows stored, want %d", got, len(rows))
 	}
@@ -62,7 +62,7 @@ func TestOutboxOnEngine(t *testing.T) {
 	if !s.deliveries[0].verify(t.Context()) {
 		t.Fatal("the server could not be asked")
 	}
-	compareStored(t, s, rows)
+	compareStored(t, s, rows, time.Second)
 	if !s.deliveries[0].verify(t.Context()) || rawRows(t, s, "partials_1s") != uint64(len(rows)) {
 		t.Errorf("%d rows after looking again, want %d", rawRows(t, s, "partials_1s"), len(rows))
 	}

@@ -120,7 +120,7 @@ func TestServerComesLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeAncestry(t, s)
-	compareStored(t, s, rows)
+	compareStored(t, s, rows, time.Second)
 	status, err := s.Status(t.Context())
 	for _, m := range status {
 		if err != nil || !m.Current {
@@ -178,7 +178,7 @@ func TestServerNeverComes(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeAncestry(t, s)
-	compareStored(t, s, all)
+	compareStored(t, s, all, time.Second)
 }
 
 // TestRefusedLater: a server that turns out to have a schema from before version 1 is refused,
@@ -217,7 +217,7 @@ func TestRefusedLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeAncestry(t, s)
-	compareStored(t, s, rows)
+	compareStored(t, s, rows, time.Second)
 }
 
 // TestRefusedAtOnce: if the server answers at once and refuses the store, Open fails, and so it
