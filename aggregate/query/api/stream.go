@@ -190,10 +190,11 @@ func (w *subscription) resume(s *table.State, seen string) (*table.Watcher, erro
 	return w.memory.Resume(lag, epoch, revision), nil
 }
 
-// meant reports whether readers of an earlier state got the signal that the question means now, or none.
+// meant reports whether the question meant the same signal in an earlier state. If it meant none then, readers may
+// still hold cells of one before that.
 func (w *subscription) meant(before *table.State) bool {
 	found, err := findSignal(w.signal, before.Signals())
-	return err == nil && (!found.HasValue() || found == w.key.signal)
+	return err == nil && found == w.key.signal
 }
 
 // enter reserves a slot for a watcher, until leave.

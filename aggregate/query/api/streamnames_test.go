@@ -88,36 +88,44 @@ func TestStreamsOfType(t *testing.T) {
 	})
 }
 
-// TestResumeOfType: a reader that resumes after a revision in which its type_N had another meaning begins again.
+// TestResumeOfType: a reader that resumes after a revision in which its type_N had another meaning, or no rows, begins
+// again.
 func TestResumeOfType(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		now := begin
-		s := newClocked(t, table.MemoryOptions{Windows: 2, Log: 16}, &now, nil)
-		changes := follow(t, s, "signal=type_4")
-		for second := range 6 {
-			now = now.Add(time.Second)
-			b := rows(1, second, loaded)
-			b.Signal[0] = uint8(csig.ConfiguredSignal(4, csig.Ratio, csig.AggregateMin))
-			if second >= 2 {
-				b = rows(1, second, quiet)
-				b.Signal[0] = uint8(csig.ConfiguredSignal(4, csig.Nanosecond, csig.AggregateMax))
+	for _, pause := range []int{0, 9} { // seconds without rows of the type; memory has 5
+		synctest.Test(t, func(t *testing.T) {
+			now := begin
+			s := newClocked(t, table.MemoryOptions{Windows: 5, Log: 64}, &now, nil)
+			changes := follow(t, s, "signal=type_4")
+			for second := range 8 + pause {
+				now = now.Add(time.Second)
+				b := rows(1, second, loaded)
+				switch {
+				case second < 2:
+					b.Signal[0] = uint8(csig.ConfiguredSignal(4, csig.Ratio, csig.AggregateMin))
+				case second < 2+pause:
+					b = rows(2, second, quiet)
+				default:
+					b = rows(3, second, quiet)
+					b.Signal[0] = uint8(csig.ConfiguredSignal(4, csig.Nanosecond, csig.AggregateMax))
+				}
+				s.writeBlock(t, b)
+				s.memory.Publish()
+				synctest.Wait()
 			}
-			s.writeBlock(t, b)
-			s.memory.Publish()
-			synctest.Wait()
-		}
-		events := changes.events(t)
-		first := slices.IndexFunc(events, func(e event) bool { return e.id == "0000000000000007-1" }) + 1
-		if got := holdsNow(t, events[:first:first]); !slices.Equal(got, []string{"congested rack1>rack2 leaf1:up1"}) {
-			t.Fatalf("a reader of the first meaning holds %q", got)
-		}
-		for revision := 1; revision < 4; revision++ { // heartbeats name those without events
-			rest := follow(t, s, fmt.Sprintf("signal=type_4&after=%d", revision)).events(t)
-			if got := holdsNow(t, append(events[:first:first], rest...)); len(got) > 0 {
-				t.Errorf("a reader that resumes after %d holds %q, by %q", revision, got, lines(t, rest))
+			events := changes.events(t)
+			first := slices.IndexFunc(events, func(e event) bool { return e.id == "0000000000000007-1" }) + 1
+			if got := holdsNow(t, events[:first:first]); !slices.Equal(got, []string{"congested rack1>rack2 leaf1:up1"}) {
+				t.Fatalf("a reader of the first meaning holds %q", got)
 			}
-		}
-	})
+			want := holdsNow(t, follow(t, s, "signal=type_4").events(t))
+			for revision := 1; revision < 3+pause; revision++ { // heartbeats name those without events
+				rest := follow(t, s, fmt.Sprintf("signal=type_4&after=%d", revision)).events(t)
+				if got := holdsNow(t, append(events[:first:first], rest...)); !slices.Equal(got, want) {
+					t.Errorf("pause of %d s: a reader that resumes after %d holds %q, want %q, by %q", pause, revision, got, want, lines(t, rest))
+				}
+			}
+		})
+	}
 }
 
 // nameless is a catalog without a name until it has all of them.
