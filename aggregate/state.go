@@ -213,7 +213,7 @@ func (h *History) Verdict(end, length int64) Verdict {
 		case j == Below:
 			open = false
 		}
-		if !open && v.AnyJudged && v.AnyLoaded {
+		if v.AnyJudged && (h.loaded == 0 || !open && v.AnyLoaded) { // an onset is loaded
 			break
 		}
 	}

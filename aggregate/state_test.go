@@ -50,7 +50,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestHistoryForgets: a window that is set again counts once, and the ring holds no stale windows.
+// TestHistoryForgets: a window that is set again counts once, the ring holds no stale windows, and verdicts are those of a
+// search through all windows.
 func TestHistoryForgets(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(4, 2))
@@ -62,7 +63,13 @@ func TestHistoryForgets(t *testing.T) {
 		if rng.IntN(200) == 0 {
 			at = newest + rng.Int64N(2*aggregate.Horizon)
 		}
-		j := aggregate.Judgement(rng.IntN(8))
+		j := aggregate.Judgement(rng.IntN(3))
+		switch rng.IntN(400) { // some rings have nothing loaded
+		case 0:
+			j |= aggregate.Loaded
+		case 1, 2:
+			j = aggregate.Onset | aggregate.Loaded
+		}
 		if newest = max(newest, at); at > newest-aggregate.Horizon {
 			h.Set(at, j)
 			kept[at] = j
@@ -70,6 +77,17 @@ func TestHistoryForgets(t *testing.T) {
 		n := newest - rng.Int64N(aggregate.Horizon)
 		if got := h.Get(n); got != kept[n] {
 			t.Fatalf("window %d of %d is %d, want %d", n, newest, got, kept[n])
+		}
+		want, open := aggregate.Verdict{}, true
+		for i := n; i > newest-aggregate.Horizon; i-- {
+			is := kept[i] &^ aggregate.Loaded
+			want.AnyLoaded, want.AnyJudged = want.AnyLoaded || kept[i] != is, want.AnyJudged || is != aggregate.Unjudged
+			if open = open && is != aggregate.Below; open && is == aggregate.Onset {
+				want.Sustained, want.Since, want.Lasted = true, i, n+1-i
+			}
+		}
+		if got := h.Verdict(n+1, 1); got != want {
+			t.Fatalf("after window %d of %d: %+v, want %+v", n, newest, got, want)
 		}
 	}
 }
