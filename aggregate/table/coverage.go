@@ -252,14 +252,14 @@ func (c *Coverage) IsPresent(id uint64) bool {
 }
 
 // isWrittenBy reports whether one of the producers has recently written the cell.
-func (c *Coverage) isWrittenBy(k aggregate.CellKey, producers map[uint64]bool) bool {
+func (c *Coverage) isWrittenBy(k aggregate.CellKey, producers map[uint64]*producer) bool {
 	if len(producers) == 0 {
 		return false
 	}
 	ranges := c.byCell()[k.Signal]
 	at, found := slices.BinarySearchFunc(ranges, k, func(r cellRange, k aggregate.CellKey) int { return compareCells(&r.cell, &k) })
 	return found && slices.ContainsFunc(ranges[at].positions, func(i int32) bool {
-		return c.last[i] >= c.current && producers[c.list[i].producer]
+		return c.last[i] >= c.current && producers[c.list[i].producer] != nil
 	})
 }
 

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -72,7 +73,7 @@ func (m *Memory) WriteProvisional(p *aggregate.Provisional) {
 	m.writeCells(b)
 	m.replace(w, b)
 	m.change(w)
-	if w.isAnnounced(m.before(w), m.present) {
+	if m.isAnnounced(w, now) {
 		m.complete = true
 	}
 }
@@ -90,7 +91,7 @@ func (m *Memory) isClosed(b *aggregate.Block) bool {
 // has reports whether a part of a producer wrote a block.
 func (s *step[K, V]) has(producer, incarnation, part uint64) bool {
 	ids, ok := s.blocks[producer]
-	of := func(id blockID) bool { return id.incarnation == incarnation && id.seq>>aggregate.PartShift == part }
+	of := func(id blockID) bool { return id.incarnation == incarnation && id.part() == part }
 	if !ok || of(ids.first) {
 		return ok
 	}
@@ -133,11 +134,7 @@ func (m *Memory) replace(w *openWindow, b *aggregate.Block) {
 	if w.provisional == nil {
 		w.provisional = make(map[uint64][]provisionalRows)
 	}
-	before := len(w.provisional[b.Producer])
 	m.drop(w, b.Producer, func(o *provisionalRows) bool { return o.incarnation == r.incarnation && o.part == r.part })
-	if len(w.provisional[b.Producer]) == before {
-		w.announced++
-	}
 	w.provisional[b.Producer] = append(w.provisional[b.Producer], r)
 	m.early.rows += len(r.keys)
 	m.early.of[b.Producer] += len(r.keys)
@@ -189,18 +186,15 @@ func (m *Memory) ended(b *aggregate.Block) {
 	}
 }
 
-// before returns the previous window, nil if there is none.
-func (m *Memory) before(w *openWindow) *openWindow {
-	return m.windows[w.step.start-int64(m.opts.Resolution)]
-}
-
-// isAnnounced reports, once, that every present producer has rows in the window, and at least as many
-// parts as in the previous one.
-func (w *openWindow) isAnnounced(before *openWindow, present int) bool {
-	if w.settled || before != nil && w.announced < before.announced || w.producers() < present {
+// isAnnounced reports, once, that no present producer is lacking.
+func (m *Memory) isAnnounced(w *openWindow, now time.Time) bool {
+	if w.announced || len(w.step.blocks)+len(w.provisional) < m.present { // most calls: some producer has no rows
 		return false
 	}
-	w.settled = true
+	for range m.lacking(w, now) {
+		return false
+	}
+	w.announced = true
 	return true
 }
 
@@ -215,28 +209,36 @@ func (w *openWindow) producers() int {
 	return n
 }
 
-// lacking returns the present producers without rows in a window that is not final, or with fewer parts than
-// in the previous one.
-func (m *Memory) lacking(w *openWindow, now time.Time) map[uint64]bool {
-	if w.final {
-		return nil
-	}
-	lacking, before := make(map[uint64]bool), m.before(w)
-	for id, p := range m.producers {
-		if parts := w.parts(id); m.isPresent(p, now) && (parts == 0 || before != nil && parts < before.parts(id)) {
-			lacking[id] = true
+// lacking yields the present producers without rows in a window, or with fewer parts than in the previous one.
+func (m *Memory) lacking(w *openWindow, now time.Time) iter.Seq2[uint64, *producer] {
+	before := m.windows[w.step.start-int64(m.opts.Resolution)]
+	return func(yield func(uint64, *producer) bool) {
+		for id, p := range m.producers {
+			if !m.isPresent(p, now) {
+				continue
+			}
+			if parts := w.parts(id); (parts == 0 || before != nil && parts < before.parts(id)) && !yield(id, p) {
+				return
+			}
 		}
 	}
-	return lacking
 }
 
-// parts returns the number of blocks of a producer, and of parts that have provisional rows.
+// parts returns the number of parts of a producer that have blocks or provisional rows in the window.
 func (w *openWindow) parts(producer uint64) int {
-	n := len(w.provisional[producer])
-	if blocks, ok := w.step.blocks[producer]; ok {
-		n += blocks.len()
+	var most [16]uint64
+	list := most[:0]
+	for i := range w.provisional[producer] {
+		list = append(list, w.provisional[producer][i].part)
 	}
-	return n
+	if ids, ok := w.step.blocks[producer]; ok {
+		list = append(list, ids.first.part())
+		for id := range ids.more { // late packets make further blocks of a part
+			list = append(list, id.part())
+		}
+	}
+	slices.Sort(list)
+	return len(slices.Compact(list))
 }
 
 // rows returns the final and the provisional rows of a window. Later changes do not affect them.

@@ -268,7 +268,9 @@ func TestPartialWindows(t *testing.T) {
 			m.WriteProvisional(provisionalOf(b))
 			check(second, fmt.Sprintf("%d of 3 parts", i+1), tt.want[i])
 		}
-		write(t, m, blocks...)
+		late := rows(2, second, 0, false)
+		late.Seq++ // no part of its own
+		write(t, m, append(blocks, late)...)
 	}
 	*now = begin.Add(5 * time.Second)
 	write(t, m, rows(2, 4, 0, false))

@@ -2,6 +2,7 @@ package table
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -107,7 +108,10 @@ func (m *Memory) publish() (changed []*Window) {
 			w.changed, w.known = false, &Window{
 				Start: time.Unix(0, step.start).UTC(), End: time.Unix(0, step.start+int64(m.opts.Resolution)).UTC(), Revision: s.Revision,
 				Producers: m.producersOf(w), Coverage: s.Coverage, Rows: m.rows(w), Memo: NewMemo(), Final: w.final,
-				lacking: m.lacking(w, s.Published), Durable: w.lastWritten() <= s.durable, last: w.lastWritten(), flows: flows, flowsForgotten: forgotten,
+				Durable: w.lastWritten() <= s.durable, last: w.lastWritten(), flows: flows, flowsForgotten: forgotten,
+			}
+			if !w.final && m.seconds == nil { // short windows are not judged
+				w.known.lacking = maps.Collect(m.lacking(w, s.Published))
 			}
 			changed = append(changed, w.known)
 		}

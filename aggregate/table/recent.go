@@ -146,8 +146,7 @@ type openWindow struct {
 	known   *Window // as of the last revision
 
 	provisional map[uint64][]provisionalRows // by producer
-	announced   int                          // number of parts that announced rows
-	settled     bool                         // all parts did
+	announced   bool                         // as isAnnounced reported
 	final       bool
 }
 

@@ -185,8 +185,8 @@ type Window struct {
 	Rows    Rows
 	Memo    *Memo
 
-	lacking        map[uint64]bool // producers that may still have rows
-	last           uint64          // Memory.written after its last block
+	lacking        map[uint64]*producer // those that may still have rows
+	last           uint64               // Memory.written after its last block
 	flows          *flowRows
 	flowsForgotten bool
 }

@@ -78,6 +78,8 @@ type step[K comparable, V any] struct {
 // blockID identifies a block of a producer.
 type blockID struct{ incarnation, seq uint64 }
 
+func (id blockID) part() uint64 { return id.seq >> aggregate.PartShift }
+
 // blockIDs are the blocks of one producer in a step. Most have one.
 type blockIDs struct {
 	first blockID
