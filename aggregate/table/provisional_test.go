@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -222,6 +223,22 @@ func TestProvisionalAgain(t *testing.T) {
 		*now = now.Add(90 * time.Millisecond)
 		if m.Publish(); final(at) {
 			t.Errorf("window %d drops the rows of a run since an earlier one was killed", at)
+		}
+	}
+}
+
+// TestLongLateness: windows that stay open for as long as a memory keeps windows become final, too.
+func TestLongLateness(t *testing.T) {
+	const lateness = table.DefaultWindows
+	m, now := atSecond(0, table.MemoryOptions{Lateness: lateness * time.Second})
+	for second := range 2 * lateness {
+		*now = begin.Add(time.Duration(second+1)*time.Second + 10*time.Millisecond)
+		m.WriteProvisional(provisionalOf(block(1, second, 4)))
+		if closed := second - lateness; closed >= 0 {
+			write(t, m, block(1, closed, 4))
+			if m.Publish(); !slices.ContainsFunc(m.State().Windows, func(w *table.Window) bool { return w.Final }) {
+				t.Fatalf("no window is final once second %d has closed: %+v", closed, m.Counts())
+			}
 		}
 	}
 }

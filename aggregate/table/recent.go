@@ -20,7 +20,9 @@ type MemoryOptions struct {
 	// Lateness is how long producers keep a window open after its end: no window is final earlier,
 	// unless every present producer closed it. Default two windows, at least 50 ms.
 	Lateness time.Duration
-	Windows  int // maximum number of windows, the newest; default DefaultWindows
+	// Windows is the maximum number of windows, the newest; default DefaultWindows, and with a long
+	// lateness as many as it takes until they are final.
+	Windows int
 	// MaxRows bounds the rows of all windows together, one for each cell and location, of about 200
 	// bytes, and separately those in the log of revisions. Past it, windows overflow and the oldest
 	// are forgotten early, as in every sliding table. Default DefaultMaxRows.
@@ -64,7 +66,7 @@ func (o MemoryOptions) withDefaults() MemoryOptions {
 	o.Lateness = cmp.Or(max(o.Lateness, 0), max(2*o.Resolution, 50*time.Millisecond))
 	o.MaxAge = cmp.Or(max(o.MaxAge, 0), DefaultMaxAge*o.Resolution)
 	o.MaxAge = max(o.MaxAge.Truncate(o.Resolution), o.Resolution)
-	o.Windows = cmp.Or(max(o.Windows, 0), DefaultWindows)
+	o.Windows = cmp.Or(max(o.Windows, 0), max(DefaultWindows, int(o.Lateness/o.Resolution)+2*presentWindows))
 	o.MaxRows = cmp.Or(max(o.MaxRows, 0), DefaultMaxRows)
 	o.Ahead = cmp.Or(o.Ahead, aggregate.MaxAhead)
 	o.Log = cmp.Or(max(o.Log, 0), 64)
