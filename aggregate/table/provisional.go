@@ -209,15 +209,23 @@ func (w *openWindow) producers() int {
 	return n
 }
 
-// lacking yields the present producers without rows in a window, or with fewer parts than in the previous one.
+// lacking yields the present producers without rows in a window, or with fewer parts than in one of the last
+// windows: the previous one may lack the same part.
 func (m *Memory) lacking(w *openWindow, now time.Time) iter.Seq2[uint64, *producer] {
-	before := m.windows[w.step.start-int64(m.opts.Resolution)]
+	var before []*openWindow
+	for n := range int64(presentWindows) {
+		if b := m.windows[w.step.start-(n+1)*int64(m.opts.Resolution)]; b != nil {
+			before = append(before, b)
+		}
+	}
 	return func(yield func(uint64, *producer) bool) {
 		for id, p := range m.producers {
 			if !m.isPresent(p, now) {
 				continue
 			}
-			if parts := w.parts(id); (parts == 0 || before != nil && parts < before.parts(id)) && !yield(id, p) {
+			parts := w.parts(id)
+			lacks := parts == 0 || slices.ContainsFunc(before, func(b *openWindow) bool { return parts < b.parts(id) })
+			if lacks && !yield(id, p) {
 				return
 			}
 		}

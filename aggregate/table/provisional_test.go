@@ -243,21 +243,23 @@ func TestLongLateness(t *testing.T) {
 	}
 }
 
+// cellBlock returns a block of a part of a producer with one cell.
+func cellBlock(producer uint64, second int, part uint64, heavy bool) *aggregate.Block {
+	b := partBlock(producer, second, 1, part)
+	for i := range b.Len() {
+		b.SrcGroup[i], b.DstGroup[i], b.Location[i] = 1, 2, 3
+		b.Observations[i], b.Samples[i], b.Unjudged[i], b.Heavy[i] = 100, 100, 0, 0
+		if heavy {
+			b.Heavy[i] = 100
+		}
+	}
+	return b
+}
+
 // TestPartialWindows: a window without the rows of a present producer of a cell, or of a part of it, does not
 // end the cell's congestion, which that one may see; it can begin it. Once it is final it can do both.
 func TestPartialWindows(t *testing.T) {
 	m, now := atSecond(0, table.MemoryOptions{Lateness: 400 * time.Millisecond})
-	rows := func(producer uint64, second int, part uint64, heavy bool) *aggregate.Block {
-		b := partBlock(producer, second, 1, part)
-		for i := range b.Len() {
-			b.SrcGroup[i], b.DstGroup[i], b.Location[i] = 1, 2, 3
-			b.Observations[i], b.Samples[i], b.Unjudged[i], b.Heavy[i] = 100, 100, 0, 0
-			if heavy {
-				b.Heavy[i] = 100
-			}
-		}
-		return b
-	}
 	const congested, brief = aggregate.Congested, aggregate.Brief
 	check := func(second int, why string, want aggregate.State) {
 		t.Helper()
@@ -280,20 +282,39 @@ func TestPartialWindows(t *testing.T) {
 		if second < 2 { // a producer of other cells, which then lacks
 			write(t, m, block(3, second, 1))
 		}
-		blocks := []*aggregate.Block{rows(2, second, 0, false), rows(1, second, 0, false), rows(1, second, 1, tt.heavy)}
+		blocks := []*aggregate.Block{cellBlock(2, second, 0, false), cellBlock(1, second, 0, false), cellBlock(1, second, 1, tt.heavy)}
 		for i, b := range blocks {
 			m.WriteProvisional(provisionalOf(b))
 			check(second, fmt.Sprintf("%d of 3 parts", i+1), tt.want[i])
 		}
-		late := rows(2, second, 0, false)
+		late := cellBlock(2, second, 0, false)
 		late.Seq++ // no part of its own
 		write(t, m, append(blocks, late)...)
 	}
 	*now = begin.Add(5 * time.Second)
-	write(t, m, rows(2, 4, 0, false))
+	write(t, m, cellBlock(2, 4, 0, false))
 	check(4, "one producer", congested)
 	*now = now.Add(500 * time.Millisecond) // producer 1 cannot write this window any more
 	check(4, "final", brief)
+}
+
+// TestLaggingPart: a cell stays congested although those who see it announce each window only after the next one has
+// ended: another producer, or another part of the same one.
+func TestLaggingPart(t *testing.T) {
+	for _, lags := range [][2]uint64{{2, 0}, {1, 1}} { // producer and part
+		m, now := atSecond(0, table.MemoryOptions{})
+		for second := range 6 {
+			*now = begin.Add(time.Duration(second+1) * time.Second)
+			m.WriteProvisional(provisionalOf(cellBlock(1, second, 0, false)))
+			m.Publish()
+			if state := m.State().Newest().Cells(csig.MinABWRatio)[0].State; second >= 2 && state != aggregate.Congested {
+				t.Errorf("part %d of producer %d lags: second %d is %s", lags[1], lags[0], second, state)
+			}
+			*now = now.Add(200 * time.Millisecond)
+			m.WriteProvisional(provisionalOf(cellBlock(lags[0], max(second-1, 0), lags[1], true)))
+			m.Publish()
+		}
+	}
 }
 
 // TestProvisionalBounds: one producer cannot take the room of others, however many rows, parts or
