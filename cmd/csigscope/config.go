@@ -19,10 +19,9 @@ func newConfigCommand() *cobra.Command {
 		Use:   "config",
 		Short: "Check and print the configuration",
 		Long: `One YAML file configures all commands (--config FILE); the fabric file describes the network
-(--fabric FILE). dump prints the defaults as a file to edit. Default lists of csig are comments in
-it, since as keys they would replace those of the fabric file. The reference (REFERENCE.md) lists
-all keys, also those without a default, such as csig: udp_reflections (reflections over UDP), and
-length, compact and wide of csig: reflections.`,
+(--fabric FILE). dump prints a file to edit, with the main keys and their defaults. Default lists of
+csig are comments in it, since as keys they would replace those of the fabric file. The reference
+(REFERENCE.md) lists all keys.`,
 	}
 	cmd.AddCommand(newConfigCheck(), newConfigDump())
 	return cmd
@@ -110,7 +109,7 @@ func newConfigDump() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:     "dump",
-		Short:   "Print the configuration with all keys that have a default, without the store's password",
+		Short:   "Print the configuration and the defaults of its main keys, without the store's password",
 		Example: "  csigscope config dump > csigscope.yaml",
 		Args:    noArgs,
 	}
