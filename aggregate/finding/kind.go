@@ -122,7 +122,7 @@ var kinds = [NumKinds]kindInfo{
 	},
 	OrphanTag: {
 		"orphan-tag", Warning, "observations", "section 4.1",
-		"a tag before another tag of L2, inside a tunnel or in a mirror session, or a reflection in one", "one of them", "the devices or ports that all flows with such tags cross, else the layout",
+		"a tag before another tag of L2, inside a tunnel or in a mirror session, or a reflection in a session of ERSPAN or TZSP", "one of them", "the devices or ports that all flows with such tags cross, else the layout",
 		"tags inside tunnels are intended (`decode: inner_tags`), or the tap holds mirror sessions (`taps: mirrors`)",
 		"tags",
 	},

@@ -27,7 +27,7 @@ func NewDecode(read func() decode.Counters) *Collector {
 	c := new(Collector)
 	frames := c.counter("decode_frames_total", "Frames by result of decoding: ok and no-csig are whole frames, hidden ones are encrypted, all others are errors.", "result")
 	found := c.counter("decode_found_total", "Tags and reflections found, orphans included.", "kind")
-	orphans := c.counter("decode_orphans_total", "Tags where no tag belongs, and reflections in mirror sessions that the tap does not hold.")
+	orphans := c.counter("decode_orphans_total", "Tags where no tag belongs, and reflections in ERSPAN and TZSP sessions that the tap does not hold.")
 	incapable := c.counter("decode_incapable_reflections_total", "Reflections without a value (empty, invalid): the path is not CSIG-capable.", "reason")
 	encrypted := c.counter("decode_encrypted_packets_total", "Packets in ESP or PSP, whose reflections only hosts see.")
 	excess := c.counter("decode_excess_reflections_total", "Reflections dropped because their frame held too many.")
