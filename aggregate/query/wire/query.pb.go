@@ -2109,7 +2109,7 @@ type ChangesRequest struct {
 	Link []string `protobuf:"bytes,5,rep,name=link,proto3" json:"link,omitempty"`
 	// States of the cell, now or before the change.
 	State []State `protobuf:"varint,6,rep,packed,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
-	// Last revision received: resume after it, without an initial event.
+	// Last revision received: resume after it. An initial event comes first only if changes since are unknown.
 	After string `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`
 	// Maximum time without an event, from 1s to 1m.
 	Heartbeat     *durationpb.Duration `protobuf:"bytes,8,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`
