@@ -8,8 +8,7 @@ import "iter"
 // own. It is not safe for concurrent use.
 type fairCache[K comparable, V any] struct {
 	share, total int
-	onEvict      func(K, V) // nil: none
-	evicted      uint64     // number of evicted entries
+	evicted      uint64 // number of evicted entries
 
 	entries map[K]*cacheEntry[K, V]
 	owners  map[string]*cacheOwner[K, V]
@@ -102,9 +101,6 @@ func (c *fairCache[K, V]) of(owner string) iter.Seq2[K, *V] {
 
 func (c *fairCache[K, V]) evict(e *cacheEntry[K, V]) {
 	c.evicted++
-	if c.onEvict != nil {
-		c.onEvict(e.key, e.value)
-	}
 	c.remove(e.key)
 }
 
