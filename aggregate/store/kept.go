@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"time"
@@ -110,18 +109,9 @@ func (d *delivery) verifySegment(ctx context.Context, s outbox.Part) bool {
 
 // missing returns the sequence numbers of the segment's batches that the server lacks.
 func (d *delivery) missing(ctx context.Context, s outbox.Part) (map[uint64]bool, error) {
-	r, err := d.log.Read(s)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
 	missing := make(map[uint64]bool)
 	var asked []probe
-	for {
-		e, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return missing, d.ask(ctx, s, asked, missing)
-		}
+	for e, err := range d.log.Records(s) {
 		if err != nil {
 			return nil, err
 		}
@@ -139,6 +129,7 @@ func (d *delivery) missing(ctx context.Context, s outbox.Part) (map[uint64]bool,
 			asked = append(asked, probe{p, e.First, e.At})
 		}
 	}
+	return missing, d.ask(ctx, s, asked, missing)
 }
 
 // probe is a sample of an entry's rows.
@@ -195,29 +186,20 @@ func (d *delivery) ask(ctx context.Context, s outbox.Part, probes []probe, missi
 // resend sends batches of a segment once more, without their tokens: a server may remember a
 // token whose rows it has lost.
 func (d *delivery) resend(ctx context.Context, s outbox.Part, batches map[uint64]bool) error {
-	r, err := d.log.Read(s)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	for {
-		e, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
+	for e, err := range d.log.Records(s) {
 		if err != nil {
 			return err
 		}
 		if !batches[e.First] {
 			continue
 		}
-		payload, err := r.Payload(nil)
+		payload, err := e.Read(nil)
 		if err != nil {
 			return err
 		}
 		var b batch
 		if payload == nil || s.Class != flowsClass && d.sending.decode(payload, &b) != nil {
-			d.report(outbox.Damaged, &e)
+			d.report(outbox.Damaged, &e.Entry)
 			d.log.Count(outbox.Damaged, outbox.Lost{Records: 1, Weight: e.Weight})
 			continue
 		}
@@ -239,22 +221,16 @@ func (d *delivery) resend(ctx context.Context, s outbox.Part, batches map[uint64
 			d.resent++
 		})
 	}
+	return nil
 }
 
 // repeat sends the records of a segment once more. They replace themselves.
 func (d *delivery) repeat(ctx context.Context, s outbox.Part) error {
-	r, err := d.log.Read(s)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	for {
-		if _, err := r.Next(); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
+	for e, err := range d.log.Records(s) {
+		if err != nil {
 			return err
 		}
-		payload, err := r.Payload(nil)
+		payload, err := e.Read(nil)
 		if err != nil {
 			return err
 		}
@@ -268,6 +244,7 @@ func (d *delivery) repeat(ctx context.Context, s outbox.Part) error {
 			return err
 		}
 	}
+	return nil
 }
 
 // sendAgain sends a record that is not a batch, without its rows that Trim deleted.

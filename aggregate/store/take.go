@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"time"
@@ -197,16 +196,7 @@ type contents struct {
 }
 
 func (d *delivery) contents(s outbox.Part) (c contents, err error) {
-	r, err := d.log.Read(s)
-	if err != nil {
-		return c, err
-	}
-	defer r.Close()
-	for {
-		e, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return c, nil
-		}
+	for e, err := range d.log.Records(s) {
 		if err != nil {
 			return c, err
 		}
@@ -217,10 +207,11 @@ func (d *delivery) contents(s outbox.Part) (c contents, err error) {
 		c.sum.Weight += e.Weight
 		c.last = e.Last
 		c.extent = c.extent.Join(e.Extent)
-		for _, p := range d.partsOf(&e) {
+		for _, p := range d.partsOf(&e.Entry) {
 			c.parts = addPart(c.parts, p)
 		}
 	}
+	return c, nil
 }
 
 // anyClass stands for all classes.

@@ -291,20 +291,15 @@ func (c *Client) besideLoss(number uint64) []missingKey {
 	if !ok {
 		return keys
 	}
-	r, err := c.log.Read(s)
-	if err != nil {
-		return keys
-	}
-	defer r.Close()
-	for {
-		e, err := r.Next()
+	for e, err := range c.log.Records(s) {
 		if err != nil {
-			return keys
+			break
 		}
 		if more := besideOf(keys, e.Label); e.Last > number && len(more) > 0 {
 			return more
 		}
 	}
+	return keys
 }
 
 // seqState is the state of a number.

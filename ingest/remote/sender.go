@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -183,22 +182,13 @@ func (c *Client) appendExporter(body []byte) []byte {
 }
 
 func (c *Client) readSegment(batch *pushBatch, segment outbox.Part, single bool) error {
-	r, err := c.log.Read(segment)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
 	var buf []byte
-	for len(batch.records) == 0 || !single {
-		e, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
+	for e, err := range c.log.Records(segment) {
 		if err != nil {
 			return err
 		}
 		one := batchRecord{number: e.Last, weight: e.Weight}
-		if buf, err = r.Payload(buf); err != nil {
+		if buf, err = e.Read(buf); err != nil {
 			return err
 		}
 		if buf == nil || !one.parseLabel(e.Label) && !one.countItems(buf) {
@@ -214,6 +204,9 @@ func (c *Client) readSegment(batch *pushBatch, segment outbox.Part, single bool)
 		one.to = len(batch.body)
 		batch.items += one.items()
 		batch.records = append(batch.records, one)
+		if single {
+			return nil
+		}
 	}
 	return nil
 }

@@ -161,12 +161,11 @@ func (c *Client) boundNewer() {
 			return
 		}
 		loss, n := unknownLoss{reason: lostNewer}, outbox.Lost{}
-		if r, err := c.log.Read(s); err == nil {
-			for e, err := r.Next(); err == nil; e, err = r.Next() {
+		for e, err := range c.log.Records(s) {
+			if err == nil {
 				loss.Extent, loss.id = loss.Join(e.Extent), e.Last
 				n.Records++
 			}
-			r.Close()
 		}
 		n.Weight = s.Weight
 		c.beside, c.missing.unknown = nil, append(c.missing.unknown, loss)
@@ -241,21 +240,17 @@ func (c *Client) giveWay() bool {
 		return false
 	}
 	n, again := outbox.Lost{}, uint64(0)
-	if r, err := c.log.Read(s); err == nil {
-		for {
-			e, err := r.Next()
-			if err != nil {
-				break
-			}
-			n.Records++
-			n.Weight += e.Weight
-			if body, err := r.Payload(nil); err == nil && body != nil {
-				again += c.missing.addAll(lostFull, body)
-			} else {
-				c.missing.addEntry(lostFull, &e)
-			}
+	for e, err := range c.log.Records(s) {
+		if err != nil {
+			break
 		}
-		r.Close()
+		n.Records++
+		n.Weight += e.Weight
+		if body, err := e.Read(nil); err == nil && body != nil {
+			again += c.missing.addAll(lostFull, body)
+		} else {
+			c.missing.addEntry(lostFull, &e.Entry)
+		}
 	}
 	if s.Weight > n.Weight { // some records are damaged
 		c.missing.unknown = append(c.missing.unknown, unknownLoss{reason: string(outbox.Damaged)})

@@ -337,18 +337,13 @@ func TestTornIsNotReadAgain(t *testing.T) {
 
 	l = h.mustOpen(fsys)
 	read := func(s Part) (seqs []uint64) {
-		r, err := l.Read(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
-		for {
-			e, err := r.Next()
+		for e, err := range l.Records(s) {
 			if err != nil {
-				return seqs
+				t.Fatal(err)
 			}
 			seqs = append(seqs, e.First)
 		}
+		return seqs
 	}
 	waiting, ok := l.Oldest(0)
 	if got := read(waiting); !ok || len(got) != 1 || got[0] != 1 {

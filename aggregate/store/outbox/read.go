@@ -5,22 +5,57 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 )
 
-// Reader reads a Part, independently of Next. It skips damage, and
-// an incomplete record at the end of the segment, which was never confirmed.
-type Reader struct {
-	log    *Log
-	part   Part
-	class  uint8 // its ID
-	open   openSegment
-	scan   *scanner
-	offset int64
-	at     found
+// Stored is a record of a Part that is being read, without its payload. It is valid until the
+// next one.
+type Stored struct {
+	Entry
+	log  *Log
+	scan *scanner
+	at   found
 }
 
-// Read opens a part for reading; the caller closes the reader.
-func (l *Log) Read(s Part) (*Reader, error) {
+// Records yields the records of a Part, independently of Next, or an error, which ends them. It
+// skips damage, and an incomplete record at the end of the segment, which was never confirmed.
+func (l *Log) Records(s Part) iter.Seq2[*Stored, error] {
+	return func(yield func(*Stored, error) bool) {
+		var open openSegment
+		defer open.close()
+		r := &Stored{log: l}
+		var err error
+		if r.scan, err = l.openPart(&open, s); err != nil {
+			yield(r, fmt.Errorf("read outbox %s: %w", l.o.Dir, err))
+			return
+		}
+		class := l.classes[s.Class].ID
+		for offset := int64(0); ; offset = r.at.next() {
+			if r.at, _, err = r.scan.at(offset); errors.Is(err, io.EOF) {
+				return
+			}
+			f, label := &r.at, []byte(nil)
+			if err == nil {
+				if f.cut || f.class != class || f.seq < s.from || f.seq > s.to {
+					continue
+				}
+				label, err = r.scan.label(f)
+			}
+			if err != nil {
+				yield(r, fmt.Errorf("read outbox %s: %w", l.o.Dir, err))
+				return
+			}
+			r.Entry = f.entry("", label, nil)
+			r.Class, r.class = s.Class, class
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+// openPart opens the segment of a part.
+func (l *Log) openPart(open *openSegment, s Part) (*scanner, error) {
 	l.swap.RLock()
 	defer l.swap.RUnlock()
 	l.mu.Lock()
@@ -30,51 +65,17 @@ func (l *Log) Read(s Part) (*Reader, error) {
 		whole = *at
 	}
 	l.mu.Unlock()
-	r := &Reader{log: l, part: s, class: l.classes[s.Class].ID}
-	err := fs.ErrNotExist
-	if at != nil {
-		r.scan, err = r.open.open(l, &whole)
+	if at == nil {
+		return nil, fs.ErrNotExist
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read outbox %s: %w", l.o.Dir, err)
-	}
-	return r, nil
+	return open.open(l, &whole)
 }
 
-// Next returns the next record without its payload; io.EOF after the last one.
-func (r *Reader) Next() (Entry, error) {
-	for {
-		f, _, err := r.scan.at(r.offset)
-		if err != nil {
-			if errors.Is(err, io.EOF) {
-				return Entry{}, io.EOF
-			}
-			return Entry{}, fmt.Errorf("read outbox %s: %w", r.log.o.Dir, err)
-		}
-		r.offset = f.next()
-		if f.cut || f.class != r.class || f.seq < r.part.from || f.seq > r.part.to {
-			continue
-		}
-		r.at = f
-		label, err := r.scan.label(&f)
-		if err != nil {
-			return Entry{}, fmt.Errorf("read outbox %s: %w", r.log.o.Dir, err)
-		}
-		e := f.entry("", label, nil)
-		e.Class, e.class = r.part.Class, r.class
-		return e, nil
-	}
-}
-
-// Payload reads the payload of the record last returned by Next into buf, which grows as needed;
-// nil if it is damaged.
-func (r *Reader) Payload(buf []byte) ([]byte, error) {
+// Read reads the payload into buf, which grows as needed; nil if it is damaged.
+func (r *Stored) Read(buf []byte) ([]byte, error) {
 	payload, err := r.scan.payload(buf, &r.at)
 	if err != nil {
 		return nil, fmt.Errorf("read outbox %s: %w", r.log.o.Dir, err)
 	}
 	return payload, nil
 }
-
-// Close closes the segment.
-func (r *Reader) Close() { r.open.close() }

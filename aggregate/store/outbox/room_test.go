@@ -202,22 +202,16 @@ func TestReadAgain(t *testing.T) {
 	h.send(l, 5)
 	n := 0
 	for _, s := range l.Acked() {
-		r, err := l.Read(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for {
-			e, err := r.Next()
-			if err != nil {
-				break
+		for e, err := range l.Records(s) {
+			if err == nil {
+				e.Payload, err = e.Read(nil)
 			}
-			if e.Payload, err = r.Payload(nil); err != nil {
+			if err != nil {
 				t.Fatal(err)
 			}
-			h.took(&e)
+			h.took(&e.Entry)
 			n++
 		}
-		r.Close()
 	}
 	if n != 5 {
 		t.Errorf("%d read, want the 5 that are acknowledged", n)
