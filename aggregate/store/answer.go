@@ -100,20 +100,15 @@ func (s *Store) Cells(ctx context.Context, q Question) ([]aggregate.CellStats, e
 	}
 	query := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY src_group, dst_group LIMIT %d",
 		cellColumns(false), q.view(s.database, "cells", false, judgedBy(s.thresholds)), q.cells(), s.maxRows+1)
-	var list []aggregate.CellStats
 	r := aggregate.CellStats{Signal: q.Signal}
 	length := int64(q.Resolution)
 	c := cellScanner{thresholds: s.thresholds, end: (q.To.UnixNano() + length - 1) / length * length}
 	targets := c.targets(&r, false)
-	err := s.query(ctx, s.reader, "read cells", query, func(rows driver.Rows) error {
-		if err := rows.Scan(targets...); err != nil {
-			return err
-		}
+	return queryRows(ctx, s, "read cells", query, func(rows driver.Rows) (aggregate.CellStats, error) {
+		err := rows.Scan(targets...)
 		c.finish(&r)
-		list = append(list, r)
-		return nil
+		return r, err
 	})
-	return list, err
 }
 
 // CellWindows returns one row for each cell and window of Step with observations, ordered by
@@ -178,19 +173,13 @@ func (s *Store) LocationWindows(ctx context.Context, q Question) ([]aggregate.Lo
 	}
 	query := fmt.Sprintf("SELECT window_start, location, %s FROM %s ORDER BY window_start, location LIMIT %d",
 		saturated("observations, samples, unjudged, heavy, heavy_sum"), q.view(s.database, "location_windows", true), s.maxRows+1)
-	var list []aggregate.LocationWindow
-	err := s.query(ctx, s.reader, "read location windows", query, func(rows driver.Rows) error {
-		var r aggregate.LocationWindow
+	return queryRows(ctx, s, "read location windows", query, func(rows driver.Rows) (r aggregate.LocationWindow, err error) {
 		var start time.Time
 		var location uint64
-		if err := rows.Scan(&start, &location, &r.Observations, &r.Samples, &r.Unjudged, &r.Heavy, &r.HeavySum); err != nil {
-			return err
-		}
+		err = rows.Scan(&start, &location, &r.Observations, &r.Samples, &r.Unjudged, &r.Heavy, &r.HeavySum)
 		r.Start, r.Location = start.UnixNano(), aggregate.LocationID(location)
-		list = append(list, r)
-		return nil
+		return r, err
 	})
-	return list, err
 }
 
 // TopLocations returns the n locations with the most heavy observations, in the order of
@@ -208,18 +197,12 @@ func (s *Store) TopLocations(ctx context.Context, q Question, n int) ([]aggregat
 	}
 	query := fmt.Sprintf("SELECT location, %s, cells FROM %s ORDER BY heavy DESC, heavy_sum %s, location LIMIT %d",
 		saturated("observations, heavy, heavy_sum"), q.view(s.database, "top_locations", false), severity, n)
-	var list []aggregate.LocationStats
-	err := s.query(ctx, s.reader, "read top locations", query, func(rows driver.Rows) error {
-		var r aggregate.LocationStats
+	return queryRows(ctx, s, "read top locations", query, func(rows driver.Rows) (r aggregate.LocationStats, err error) {
 		var location, cells uint64
-		if err := rows.Scan(&location, &r.Observations, &r.Heavy, &r.HeavySum, &cells); err != nil {
-			return err
-		}
+		err = rows.Scan(&location, &r.Observations, &r.Heavy, &r.HeavySum, &cells)
 		r.Location, r.Cells = aggregate.LocationID(location), int(cells)
-		list = append(list, r)
-		return nil
+		return r, err
 	})
-	return list, err
 }
 
 // CellLocations returns one row for each cell and each location named by its observations, over
@@ -232,23 +215,17 @@ func (s *Store) CellLocations(ctx context.Context, q Question) ([]aggregate.Cell
 		saturated("observations, samples, bytes, measured, sum"), saturated("untouched, trimmed, unjudged, heavy, heavy_sum"),
 		saturated("last_measured, last_sum, later_measured, later_sum"),
 		q.call(s.database, "cell_locations", q.signalArgs(), q.spanArgs()), q.cells(), s.maxRows+1)
-	var list []aggregate.CellLocation
-	err := s.query(ctx, s.reader, "read cell locations", query, func(rows driver.Rows) error {
-		var c aggregate.CellLocation
+	return queryRows(ctx, s, "read cell locations", query, func(rows driver.Rows) (c aggregate.CellLocation, err error) {
 		var src, dst, location uint64
 		var kind, evidence uint8
 		var last time.Time
-		if err := rows.Scan(&src, &dst, &kind, &location, &c.Observations, &c.Samples, &c.Bytes, &c.Measured, &c.Sum, &c.Min, &c.Max,
-			&c.Untouched, &c.Trimmed, &c.Unjudged, &c.Heavy, &c.HeavySum, &evidence, &last, &c.LastMeasured, &c.LastSum, &c.LaterMeasured, &c.LaterSum); err != nil {
-			return err
-		}
+		err = rows.Scan(&src, &dst, &kind, &location, &c.Observations, &c.Samples, &c.Bytes, &c.Measured, &c.Sum, &c.Min, &c.Max,
+			&c.Untouched, &c.Trimmed, &c.Unjudged, &c.Heavy, &c.HeavySum, &evidence, &last, &c.LastMeasured, &c.LastSum, &c.LaterMeasured, &c.LaterSum)
 		c.CellID = aggregate.CellID{Src: aggregate.GroupID(src), Dst: aggregate.GroupID(dst), Kind: decode.Kind(kind)}
 		c.Location, c.Evidence = aggregate.LocationID(location), aggregate.Evidence(evidence)
 		if c.LastMeasured > 0 {
 			c.Last = last.UnixNano()
 		}
-		list = append(list, c)
-		return nil
+		return c, err
 	})
-	return list, err
 }

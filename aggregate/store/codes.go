@@ -29,16 +29,12 @@ func (s *Store) Codes(ctx context.Context, q Question) ([]CodeRow, error) {
 	q.Step = max(q.To.Sub(q.From).Truncate(q.Resolution), q.Resolution)
 	query := fmt.Sprintf("SELECT encoding, code, %s FROM %s AS c WHERE %s GROUP BY encoding, code ORDER BY encoding, code LIMIT %d",
 		saturated("sum(c.observations)"), q.codes(s.database), q.cells(), s.maxRows+1)
-	var list []CodeRow
-	err := s.query(ctx, s.reader, "read codes", query, func(rows driver.Rows) error {
-		var r CodeRow
+	return queryRows(ctx, s, "read codes", query, func(rows driver.Rows) (r CodeRow, err error) {
 		var encoding uint8
-		err := rows.Scan(&encoding, &r.Code, &r.Observations)
+		err = rows.Scan(&encoding, &r.Code, &r.Observations)
 		r.Encoding = aggregate.Encoding(encoding)
-		list = append(list, r)
-		return err
+		return r, err
 	})
-	return list, err
 }
 
 // CodeWindows returns one row for each window of Step, cell, layout and code, in that order.
@@ -48,17 +44,13 @@ func (s *Store) CodeWindows(ctx context.Context, q Question) ([]CodeRow, error) 
 	}
 	query := fmt.Sprintf("SELECT window_start, src_group, dst_group, encoding, code, %s FROM %s WHERE %s ORDER BY window_start, src_group, dst_group, encoding, code LIMIT %d",
 		saturated("observations"), q.codes(s.database), q.cells(), s.maxRows+1)
-	var list []CodeRow
-	err := s.query(ctx, s.reader, "read code windows", query, func(rows driver.Rows) error {
-		var r CodeRow
+	return queryRows(ctx, s, "read code windows", query, func(rows driver.Rows) (r CodeRow, err error) {
 		var src, dst uint64
 		var encoding uint8
-		err := rows.Scan(&r.Window, &src, &dst, &encoding, &r.Code, &r.Observations)
+		err = rows.Scan(&r.Window, &src, &dst, &encoding, &r.Code, &r.Observations)
 		r.Cell, r.Encoding = Cell{aggregate.GroupID(src), aggregate.GroupID(dst)}, aggregate.Encoding(encoding)
-		list = append(list, r)
-		return err
+		return r, err
 	})
-	return list, err
 }
 
 func (q *Question) codes(database string) string {

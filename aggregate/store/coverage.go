@@ -30,14 +30,10 @@ func (s *Store) CoverageWindows(ctx context.Context, q Question) ([]Coverage, er
 	}
 	query := fmt.Sprintf(`SELECT window_start, %s, producers, %s, gap_ns, gap_share
 FROM %s ORDER BY window_start LIMIT %d`, saturated("observations, tags, reflections, untouched, trimmed, overflow"), saturated("lost"), q.call(s.database, "coverage_windows", q.spanArgs(), q.stepArgs()), s.maxRows+1)
-	var list []Coverage
-	err := s.query(ctx, s.reader, "read coverage", query, func(rows driver.Rows) error {
-		var c Coverage
-		err := rows.Scan(&c.Window, &c.Observations, &c.Tags, &c.Reflections, &c.Untouched, &c.Trimmed, &c.Overflow, &c.Producers, &c.Lost, &c.GapNS, &c.GapShare)
-		list = append(list, c)
-		return err
+	return queryRows(ctx, s, "read coverage", query, func(rows driver.Rows) (c Coverage, err error) {
+		err = rows.Scan(&c.Window, &c.Observations, &c.Tags, &c.Reflections, &c.Untouched, &c.Trimmed, &c.Overflow, &c.Producers, &c.Lost, &c.GapNS, &c.GapShare)
+		return c, err
 	})
-	return list, err
 }
 
 // CellCoverage sums up the observations of a cell and signal over a range.
@@ -57,14 +53,10 @@ func (s *Store) CoverageCells(ctx context.Context, q Question) ([]CellCoverage, 
 	}
 	query := fmt.Sprintf("SELECT src_group, dst_group, %s, producers, covered FROM %s WHERE %s ORDER BY covered, src_group, dst_group LIMIT %d",
 		saturated("observations, tags, reflections, untouched, trimmed, overflow"), q.call(s.database, "coverage_cells", q.signalArgs(), q.spanArgs()), q.cells(), s.maxRows+1)
-	var list []CellCoverage
-	err := s.query(ctx, s.reader, "read coverage", query, func(rows driver.Rows) error {
-		var c CellCoverage
+	return queryRows(ctx, s, "read coverage", query, func(rows driver.Rows) (c CellCoverage, err error) {
 		var src, dst uint64
-		err := rows.Scan(&src, &dst, &c.Observations, &c.Tags, &c.Reflections, &c.Untouched, &c.Trimmed, &c.Overflow, &c.Producers, &c.Covered)
+		err = rows.Scan(&src, &dst, &c.Observations, &c.Tags, &c.Reflections, &c.Untouched, &c.Trimmed, &c.Overflow, &c.Producers, &c.Covered)
 		c.Src, c.Dst = aggregate.GroupID(src), aggregate.GroupID(dst)
-		list = append(list, c)
-		return err
+		return c, err
 	})
-	return list, err
 }

@@ -128,14 +128,10 @@ func (s *Store) fineResolutions(ctx context.Context, w span) ([]time.Duration, e
 	at := resolutionTableAt(fineTable)
 	query := fmt.Sprintf("SELECT DISTINCT resolution_ns FROM %s.%s WHERE %[3]s(window_start) >= %[3]s(toDateTime64('%[4]s', 9, 'UTC')) LIMIT %d",
 		s.database, at.table(), at.KeyStart, stamp(w.last.Add(-10*time.Minute)), maxFineResolutions)
-	var list []time.Duration
-	err := s.query(ctx, s.reader, "read extent", query, func(rows driver.Rows) error {
+	list, err := queryRows(ctx, s, "read extent", query, func(rows driver.Rows) (time.Duration, error) {
 		var ns uint64
-		if err := rows.Scan(&ns); err != nil {
-			return err
-		}
-		list = append(list, time.Duration(ns))
-		return nil
+		err := rows.Scan(&ns)
+		return time.Duration(ns), err
 	})
 	slices.Sort(list)
 	return list, err
@@ -173,17 +169,12 @@ func (s *Store) Signals(ctx context.Context, q Question) ([]csig.Signal, error) 
 	if err := s.resolveAmong(ctx, &q, false, "1"); err != nil {
 		return nil, fmt.Errorf("read signals: %w", err)
 	}
-	var list []csig.Signal
 	query := fmt.Sprintf("SELECT DISTINCT signal FROM %s ORDER BY signal LIMIT 256", q.totals(s.database))
-	err := s.query(ctx, s.reader, "read signals", query, func(rows driver.Rows) error {
+	return queryRows(ctx, s, "read signals", query, func(rows driver.Rows) (csig.Signal, error) {
 		var signal uint8
-		if err := rows.Scan(&signal); err != nil {
-			return err
-		}
-		list = append(list, csig.Signal(signal))
-		return nil
+		err := rows.Scan(&signal)
+		return csig.Signal(signal), err
 	})
-	return list, err
 }
 
 func (q *Question) totals(database string) string { return q.call(database, "totals", q.spanArgs()) }

@@ -83,17 +83,13 @@ func (s *Store) Findings(ctx context.Context, q FindingQuestion) ([]FindingRow, 
 	}
 	query := fmt.Sprintf(`SELECT kind, id, severity, first, last, %s, device, port, location, evidence, packets
 FROM %s WHERE %s ORDER BY severity DESC, last DESC, kind, id LIMIT %d`, saturated("count"), s.recordView("finding_totals", q.From, q.To), chosen, q.Limit)
-	var list []FindingRow
-	err = s.query(ctx, s.reader, "read findings", query, func(rows driver.Rows) error {
-		var r FindingRow
+	return queryRows(ctx, s, "read findings", query, func(rows driver.Rows) (r FindingRow, err error) {
 		var first, last time.Time
 		var location uint64
-		err := rows.Scan(&r.Kind, &r.ID, &r.Severity, &first, &last, &r.Count, &r.Device, &r.Port, &location, &r.Evidence, &r.Packets)
+		err = rows.Scan(&r.Kind, &r.ID, &r.Severity, &first, &last, &r.Count, &r.Device, &r.Port, &location, &r.Evidence, &r.Packets)
 		r.From, r.To, r.Location = first.UnixNano(), last.UnixNano(), aggregate.LocationID(location)
-		list = append(list, r)
-		return err
+		return r, err
 	})
-	return list, err
 }
 
 // NewFindingRow converts a finding to its stored row, under the source of the blocks beside it.

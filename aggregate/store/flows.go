@@ -113,12 +113,10 @@ func (s *Store) Flows(ctx context.Context, q FlowQuestion) ([]FlowTotal, error) 
 	query := fmt.Sprintf(`SELECT src_group, dst_group, src, dst, src_port, dst_port, proto, source_kind, %s, mean, min, max, %s, windows, location, %s, %s
 FROM %s WHERE %s ORDER BY heavy DESC, src, dst, src_port, dst_port, proto, src_group, dst_group LIMIT %d`,
 		saturated("observations, bytes"), saturated("heavy"), saturated("location_heavy"), saturated("sampled"), s.flowView(&q), chosen, q.Limit)
-	var list []FlowTotal
-	err = s.query(ctx, s.reader, "read flows", query, func(rows driver.Rows) error {
-		var r FlowTotal
+	return queryRows(ctx, s, "read flows", query, func(rows driver.Rows) (r FlowTotal, err error) {
 		var src, dst, location, least, most uint64
 		var kind uint8
-		err := rows.Scan(&src, &dst, &r.Src, &r.Dst, &r.SrcPort, &r.DstPort, &r.Proto, &kind, &r.Observations, &r.Bytes, &r.Mean,
+		err = rows.Scan(&src, &dst, &r.Src, &r.Dst, &r.SrcPort, &r.DstPort, &r.Proto, &kind, &r.Observations, &r.Bytes, &r.Mean,
 			&least, &most, &r.Heavy, &r.Windows, &location, &r.LocationHeavy, &r.Sampled)
 		r.Min, r.Max = q.Signal.Unit().FromStored(least), q.Signal.Unit().FromStored(most)
 		if math.IsNaN(r.Mean) { // 0 of 0 values
@@ -126,10 +124,8 @@ FROM %s WHERE %s ORDER BY heavy DESC, src, dst, src_port, dst_port, proto, src_g
 		}
 		r.SrcGroup, r.DstGroup, r.Location = aggregate.GroupID(src), aggregate.GroupID(dst), aggregate.LocationID(location)
 		r.Flow, r.Kind = FlowOf(r.Src.As16(), r.Dst.As16(), r.SrcPort, r.DstPort, r.Proto), decode.Kind(kind)
-		list = append(list, r)
-		return err
+		return r, err
 	})
-	return list, err
 }
 
 func (s *Store) flowView(q *FlowQuestion) string {

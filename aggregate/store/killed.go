@@ -37,7 +37,7 @@ func (s *Store) EndEarlier(ctx context.Context, list []Run) error {
 }
 
 // runsBefore returns the runs for EndEarlier to end.
-func (s *Store) runsBefore(ctx context.Context, list []Run) (earlier []Run, err error) {
+func (s *Store) runsBefore(ctx context.Context, list []Run) ([]Run, error) {
 	var producers, incarnations []string
 	for _, r := range list {
 		producers = append(producers, strconv.FormatUint(r.Producer, 10))
@@ -47,13 +47,11 @@ func (s *Store) runsBefore(ctx context.Context, list []Run) (earlier []Run, err 
 	query := fmt.Sprintf(`SELECT producer, incarnation, epoch, any(name) FROM %s.runs
 WHERE mode = 'live' AND producer IN (%[2]s) AND incarnation < transform(producer, [%[2]s], [%[3]s], toUInt64(0))
 GROUP BY producer, incarnation, epoch HAVING countIf(state = 'done') = 0`, s.database, of, strings.Join(incarnations, ", "))
-	err = s.query(ctx, s.reader, "read runs", query, func(rows driver.Rows) error {
+	return queryRows(ctx, s, "read runs", query, func(rows driver.Rows) (Run, error) {
 		r := Run{Mode: RunLive}
 		err := rows.Scan(&r.Producer, &r.Incarnation, &r.Epoch, &r.Name)
-		earlier = append(earlier, r)
-		return err
+		return r, err
 	})
-	return earlier, err
 }
 
 // sourceList formats the identities of runs for SQL.

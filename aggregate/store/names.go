@@ -368,15 +368,10 @@ func (s *Store) noteUnlisted(ctx context.Context, table string, n uint64) error 
 
 // described lists the described names of a table, and counts those that it leaves out.
 func described[T any](ctx context.Context, s *Store, table, columns, order string, of, all int, scan func(driver.Rows, ...any) (T, error)) ([]T, error) {
-	var list []T
 	var total uint64
 	query := fmt.Sprintf("SELECT %s, (SELECT count() FROM %[2]s.%[3]s FINAL) FROM %[2]s.%[3]s FINAL WHERE %[4]s ORDER BY %[5]s LIMIT %[6]d",
 		columns, s.database, table, s.listed(table, of, all), order, s.maxRows+1)
-	err := s.query(ctx, s.reader, "read "+table, query, func(rows driver.Rows) error {
-		row, err := scan(rows, &total)
-		list = append(list, row)
-		return err
-	})
+	list, err := queryRows(ctx, s, "read "+table, query, func(rows driver.Rows) (T, error) { return scan(rows, &total) })
 	if err != nil {
 		return nil, err
 	}

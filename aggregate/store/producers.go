@@ -38,17 +38,13 @@ LEFT JOIN (%[4]s) AS p USING producer
 LEFT JOIN (SELECT producer, max(at) AS forgotten FROM %[1]s.forgotten GROUP BY producer) AS f USING producer
 WHERE last >= '%[2]s' OR dismissed
 ORDER BY last DESC, producer LIMIT %[3]d`, s.database, stamp(since), MaxProducers, s.lastMinutes(since))
-	var list []Producer
-	err := s.query(ctx, s.reader, "read producers", query, func(rows driver.Rows) error {
-		var p Producer
+	return queryRows(ctx, s, "read producers", query, func(rows driver.Rows) (p Producer, err error) {
 		var last time.Time
 		var forgotten uint8
-		err := rows.Scan(&p.ID, &p.Name, &p.Last, &last, &forgotten)
+		err = rows.Scan(&p.ID, &p.Name, &p.Last, &last, &forgotten)
 		p.Last, p.Forgotten = orZero(p.Last), forgotten != 0
-		list = append(list, p)
-		return err
+		return p, err
 	})
-	return list, err
 }
 
 // lastMinutes is the query for the last minute since a time in which each producer has rows, and the

@@ -259,16 +259,10 @@ GROUP BY producer, incarnation, epoch HAVING countIf(state = 'done') = 0`, s.dat
 // out captures with an earlier complete replay: that run stays visible.
 func (s *Store) PartialRuns(ctx context.Context) ([]PartialRun, error) {
 	query := fmt.Sprintf("%s ORDER BY name, producer, incarnation, epoch LIMIT %d", s.partialRuns(), maxPartialRuns)
-	var list []PartialRun
-	err := s.query(ctx, s.reader, "read runs", query, func(rows driver.Rows) error {
-		var r PartialRun
-		if err := rows.Scan(&r.Producer, &r.Incarnation, &r.Epoch, &r.Name, &r.Started); err != nil {
-			return err
-		}
-		list = append(list, r)
-		return nil
+	return queryRows(ctx, s, "read runs", query, func(rows driver.Rows) (r PartialRun, err error) {
+		err = rows.Scan(&r.Producer, &r.Incarnation, &r.Epoch, &r.Name, &r.Started)
+		return r, err
 	})
-	return list, err
 }
 
 // Replayed returns those of some captures, by their producer, that have a complete replay.

@@ -290,6 +290,16 @@ func (s *Store) query(ctx context.Context, conn driver.Conn, what, query string,
 	return s.read(s.within(ctx), conn, what, query, s.maxRows, row)
 }
 
+// queryRows returns the rows of an answer, as scan reads each of them.
+func queryRows[T any](ctx context.Context, s *Store, what, query string, scan func(driver.Rows) (T, error)) (list []T, err error) {
+	err = s.query(ctx, s.reader, what, query, func(rows driver.Rows) error {
+		r, err := scan(rows)
+		list = append(list, r)
+		return err
+	})
+	return list, err
+}
+
 // list is query for the store's own lists, such as those of tables and parts. They bound their rows
 // themselves: Limits.ResultRows is for answers.
 func (s *Store) list(ctx context.Context, conn driver.Conn, what, query string, row func(driver.Rows) error) error {

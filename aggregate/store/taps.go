@@ -79,16 +79,12 @@ func (s *Store) Taps(ctx context.Context, from, to time.Time) ([]TapTotal, error
 FROM %s ORDER BY name, place, interface LIMIT %d`, saturated("packets, bytes"), saturatedMap("frames"),
 		saturated("tags, reflections, observations, stored, overflow, late"), saturatedMap("rejected"),
 		saturated("untouched, trimmed, kernel_drops, freezes, super_frames, lost"), s.recordView("tap_totals", from, to), s.maxRows+1)
-	var list []TapTotal
-	err := s.query(ctx, s.reader, "read taps", query, func(rows driver.Rows) error {
-		var r TapTotal
+	return queryRows(ctx, s, "read taps", query, func(rows driver.Rows) (r TapTotal, err error) {
 		var first, last time.Time
-		err := rows.Scan(&r.Name, &r.Place, &r.Interface, &r.Link, &r.Timestamps, &r.TickNS, &first, &last, &r.Runs, &r.Packets, &r.Bytes, &r.Frames,
+		err = rows.Scan(&r.Name, &r.Place, &r.Interface, &r.Link, &r.Timestamps, &r.TickNS, &first, &last, &r.Runs, &r.Packets, &r.Bytes, &r.Frames,
 			&r.Tags, &r.Reflections, &r.Observations, &r.Stored, &r.Overflow, &r.Late, &r.Rejected, &r.Untouched, &r.Trimmed,
 			&r.KernelDrops, &r.Freezes, &r.SuperFrames, &r.Lost, &r.SkewNS)
 		r.From, r.To = first.UnixNano(), last.UnixNano()
-		list = append(list, r)
-		return err
+		return r, err
 	})
-	return list, err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/ingest/retry"
 )
 
 // ErrDisk is the error of a database that stays above its disk budget.
@@ -135,23 +136,14 @@ func (s *Store) dropPartition(ctx context.Context, conn driver.Conn, p *diskPart
 		case len(names) > 0:
 			err = s.recordTrimmed(ctx, conn, p, names)
 		case idle >= 0:
-			err = pause(ctx, trimPause)
+			retry.Sleep(ctx, trimPause)
+			err = ctx.Err()
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("trim %s at %s: %w: it merges the parts of partition %s", p.table, s.host, ErrBusy, p.partition)
-}
-
-// pause waits, or returns the error of ctx.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // diskPart is an active part of a partition, with the rows of its blocks. Each insert is a block.
