@@ -1,10 +1,8 @@
 package metrics
 
 import (
-	"maps"
 	"math"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -26,7 +24,7 @@ type API struct {
 
 // APICollector exports the query API's counters.
 type APICollector struct {
-	Collector
+	*snapshots[API]
 	took *family
 	from func() API
 }
@@ -34,38 +32,25 @@ type APICollector struct {
 // NewAPI exports requests to the query API by endpoint, refused requests by reason, and the store's
 // work for answers.
 func NewAPI(read func() API) *APICollector {
-	a := &APICollector{from: read}
-	requests := a.counter("api_requests_total", "Requests to the query API, by endpoint and status.", "endpoint", "code")
+	a := &APICollector{snapshots: of(read), from: read}
+	requests := a.Collector.counter("api_requests_total", "Requests to the query API, by endpoint and status.", "endpoint", "code")
 	a.took = a.add(Histogram, "api_request_duration_seconds", "How long answers of the query API took; without requests that wait or watch.", []string{"endpoint"})
-	refused := a.counter("api_refused_total", "Refused requests: without a valid credential or role, from foreign web sites, or beyond a limit of the client; and refused connections, beyond their number.", "reason")
-	running := a.gauge("api_requests_in_flight", "Requests to the query API that are being answered, with those that wait or watch.")
-	watching := a.gauge("api_watchers", "Requests that wait for the next window, or watch.")
-	lagging := a.counter("api_lagging_total", "Times that a watcher read too slowly, got a notice and started again.")
-	cut := a.counter("api_watchers_cut_total", "Watchers that were cut because they did not read: an event took longer than 30 s (slow), or longer than 2 s while others waited for the memory that it took (crowded).", "reason")
-	rows := a.counter("api_rows_total", "Cells and rows in answers.")
-	work := a.counter("api_store_seconds_total", "Time that the store has worked for the query API.")
-	clients := a.gauge("api_clients", "Clients that are remembered, for their limits.")
-	forgotten := a.counter("api_clients_forgotten_total", "Clients forgotten to make room for others, together with their used budgets.")
-	a.read = func(to emit) {
-		s := a.from()
+	a.counters("api_refused_total", "Refused requests: without a valid credential or role, from foreign web sites, or beyond a limit of the client; and refused connections, beyond their number.", "reason", func(s *API) map[string]uint64 { return s.Refused })
+	a.gauge("api_requests_in_flight", "Requests to the query API that are being answered, with those that wait or watch.", func(s *API) float64 { return float64(s.Running) })
+	a.gauge("api_watchers", "Requests that wait for the next window, or watch.", func(s *API) float64 { return float64(s.Watchers) })
+	a.counter("api_lagging_total", "Times that a watcher read too slowly, got a notice and started again.", func(s *API) float64 { return float64(s.Lagging) })
+	a.counters("api_watchers_cut_total", "Watchers that were cut because they did not read: an event took longer than 30 s (slow), or longer than 2 s while others waited for the memory that it took (crowded).", "reason", func(s *API) map[string]uint64 { return map[string]uint64{"slow": s.Slow, "crowded": s.Crowded} })
+	a.counter("api_rows_total", "Cells and rows in answers.", func(s *API) float64 { return float64(s.Rows) })
+	a.counter("api_store_seconds_total", "Time that the store has worked for the query API.", func(s *API) float64 { return s.StoreTime.Seconds() })
+	a.gauge("api_clients", "Clients that are remembered, for their limits.", func(s *API) float64 { return float64(s.Clients) })
+	a.counter("api_clients_forgotten_total", "Clients forgotten to make room for others, together with their used budgets.", func(s *API) float64 { return float64(s.Forgotten) })
+	a.each = append(a.each, func(to emit, s *API) {
 		for _, e := range s.Endpoints {
-			for _, code := range slices.Sorted(maps.Keys(e.Codes)) {
-				to(requests, float64(e.Codes[code]), e.Name, strconv.Itoa(code))
+			for code, n := range e.Codes {
+				to(requests, float64(n), e.Name, strconv.Itoa(code))
 			}
 		}
-		for _, reason := range slices.Sorted(maps.Keys(s.Refused)) {
-			to(refused, float64(s.Refused[reason]), reason)
-		}
-		to(running, float64(s.Running))
-		to(watching, float64(s.Watchers))
-		to(lagging, float64(s.Lagging))
-		to(cut, float64(s.Slow), "slow")
-		to(cut, float64(s.Crowded), "crowded")
-		to(rows, float64(s.Rows))
-		to(work, s.StoreTime.Seconds())
-		to(clients, float64(s.Clients))
-		to(forgotten, float64(s.Forgotten))
-	}
+	})
 	return a
 }
 

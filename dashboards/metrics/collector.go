@@ -3,8 +3,10 @@ package metrics
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -58,6 +60,75 @@ func (c *Collector) add(t Type, name, help string, labels []string) *family {
 	f.desc = prometheus.NewDesc(f.Name, help, labels, nil)
 	c.families = append(c.families, f)
 	return f
+}
+
+// snapshots is a Collector of a snapshot of type T, whose families export numbers of it.
+type snapshots[T any] struct {
+	*Collector
+	each []func(emit, *T)
+}
+
+// of returns a collector without families.
+func of[T any](read func() T) *snapshots[T] {
+	c := &snapshots[T]{Collector: new(Collector)}
+	c.read = func(to emit) {
+		s := read()
+		for _, export := range c.each {
+			export(to, &s)
+		}
+	}
+	return c
+}
+
+// counter exports one number.
+func (c *snapshots[T]) counter(name, help string, value func(*T) float64) {
+	c.number(c.Collector.counter(name, help), value)
+}
+
+// gauge exports one number. It is absent while it is NaN.
+func (c *snapshots[T]) gauge(name, help string, value func(*T) float64) {
+	c.number(c.Collector.gauge(name, help), value)
+}
+
+func (c *snapshots[T]) number(f *family, value func(*T) float64) {
+	c.each = append(c.each, func(to emit, s *T) {
+		if v := value(s); !math.IsNaN(v) {
+			to(f, v)
+		}
+	})
+}
+
+// counters exports numbers by the value of a label.
+func (c *snapshots[T]) counters(name, help, label string, values func(*T) map[string]uint64) {
+	f := c.Collector.counter(name, help, label)
+	c.each = append(c.each, func(to emit, s *T) {
+		for l, n := range values(s) {
+			to(f, float64(n), l)
+		}
+	})
+}
+
+// named returns counts by their names.
+func named[K ~int | ~uint8](counts []uint64, name func(K) string) map[string]uint64 {
+	by := make(map[string]uint64, len(counts)+1)
+	for i, n := range counts {
+		by[name(K(i))] = n
+	}
+	return by
+}
+
+// with adds a count.
+func with(by map[string]uint64, name string, n uint64) map[string]uint64 {
+	by[name] = n
+	return by
+}
+
+// stamp returns Unix seconds, NaN for the zero time.
+func stamp(t time.Time) float64 {
+	if t.IsZero() {
+		return math.NaN()
+	}
+	return seconds(t.UnixNano())
 }
 
 // Families returns the exported families.

@@ -225,31 +225,15 @@ type Spool struct {
 
 // NewSpool exports the state of an exporter's spool.
 func NewSpool(read func() Spool) *Collector {
-	c := new(Collector)
-	up := c.gauge("spool_collector_up", "1 while the collector answers, 0 since a request failed.")
-	size := c.gauge("spool_bytes", "Bytes of the spool on disk.")
-	limit := c.gauge("spool_limit_bytes", "Largest size of the spool.")
-	waiting := c.gauge("spool_items_waiting", "Items that the collector has not acknowledged.")
-	age := c.gauge("spool_age_seconds", "Age of the oldest waiting item, 0 if none waits.")
-	sent := c.counter("spool_items_total", "Items that the collector has acknowledged.")
-	retries := c.counter("spool_retries_total", "Retries.")
-	lost := c.counter("spool_items_lost_total", "Items given up.", "reason")
-	provisional := c.counter("spool_provisional_total", "Provisional rows beside the spool, in parts of producers, by result: sent, or the reason for a drop.", "result")
-	c.read = func(to emit) {
-		s := read()
-		to(up, flag(s.Connected))
-		to(size, float64(s.Bytes))
-		to(limit, float64(s.Limit))
-		to(waiting, float64(s.Waiting))
-		to(age, s.Age.Seconds())
-		to(sent, float64(s.Sent))
-		to(retries, float64(s.Retries))
-		for _, reason := range slices.Sorted(maps.Keys(s.Lost)) {
-			to(lost, float64(s.Lost[reason]), reason)
-		}
-		for _, result := range slices.Sorted(maps.Keys(s.Provisional)) {
-			to(provisional, float64(s.Provisional[result]), result)
-		}
-	}
-	return c
+	c := of(read)
+	c.gauge("spool_collector_up", "1 while the collector answers, 0 since a request failed.", func(s *Spool) float64 { return flag(s.Connected) })
+	c.gauge("spool_bytes", "Bytes of the spool on disk.", func(s *Spool) float64 { return float64(s.Bytes) })
+	c.gauge("spool_limit_bytes", "Largest size of the spool.", func(s *Spool) float64 { return float64(s.Limit) })
+	c.gauge("spool_items_waiting", "Items that the collector has not acknowledged.", func(s *Spool) float64 { return float64(s.Waiting) })
+	c.gauge("spool_age_seconds", "Age of the oldest waiting item, 0 if none waits.", func(s *Spool) float64 { return s.Age.Seconds() })
+	c.counter("spool_items_total", "Items that the collector has acknowledged.", func(s *Spool) float64 { return float64(s.Sent) })
+	c.counter("spool_retries_total", "Retries.", func(s *Spool) float64 { return float64(s.Retries) })
+	c.counters("spool_items_lost_total", "Items given up.", "reason", func(s *Spool) map[string]uint64 { return s.Lost })
+	c.counters("spool_provisional_total", "Provisional rows beside the spool, in parts of producers, by result: sent, or the reason for a drop.", "result", func(s *Spool) map[string]uint64 { return s.Provisional })
+	return c.Collector
 }

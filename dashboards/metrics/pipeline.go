@@ -1,8 +1,7 @@
 package metrics
 
 import (
-	"maps"
-	"slices"
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,64 +23,40 @@ func NewBuild(version, goVersion string) *Collector {
 
 // NewDecode exports the decoders' counters.
 func NewDecode(read func() decode.Counters) *Collector {
-	c := new(Collector)
-	frames := c.counter("decode_frames_total", "Frames by result of decoding: ok and no-csig are whole frames, hidden ones are encrypted, all others are errors.", "result")
-	found := c.counter("decode_found_total", "Tags and reflections found, orphans included.", "kind")
-	orphans := c.counter("decode_orphans_total", "Tags where no tag belongs, and reflections in ERSPAN and TZSP sessions that the tap does not hold.")
-	incapable := c.counter("decode_incapable_reflections_total", "Reflections without a value (empty, invalid): the path is not CSIG-capable.", "reason")
-	encrypted := c.counter("decode_encrypted_packets_total", "Packets in ESP or PSP, whose reflections only hosts see.")
-	excess := c.counter("decode_excess_reflections_total", "Reflections dropped because their frame held too many.")
-	c.read = func(to emit) {
-		n := read()
-		for reason, count := range n.Reasons {
-			to(frames, float64(count), decode.Reason(reason).String())
-		}
-		to(found, float64(n.Tags), "tag")
-		to(found, float64(n.Reflections), "reflection")
-		to(orphans, float64(n.Orphans))
-		to(incapable, float64(n.EmptyReflections), "empty")
-		to(incapable, float64(n.InvalidReflections), "invalid")
-		to(encrypted, float64(n.Encrypted))
-		to(excess, float64(n.ExcessReflections))
-	}
-	return c
+	c := of(read)
+	c.counters("decode_frames_total", "Frames by result of decoding: ok and no-csig are whole frames, hidden ones are encrypted, all others are errors.", "result", func(s *decode.Counters) map[string]uint64 { return named(s.Reasons[:], decode.Reason.String) })
+	c.counters("decode_found_total", "Tags and reflections found, orphans included.", "kind", func(s *decode.Counters) map[string]uint64 {
+		return map[string]uint64{"tag": s.Tags, "reflection": s.Reflections}
+	})
+	c.counter("decode_orphans_total", "Tags where no tag belongs, and reflections in ERSPAN and TZSP sessions that the tap does not hold.", func(s *decode.Counters) float64 { return float64(s.Orphans) })
+	c.counters("decode_incapable_reflections_total", "Reflections without a value (empty, invalid): the path is not CSIG-capable.", "reason", func(s *decode.Counters) map[string]uint64 {
+		return map[string]uint64{"empty": s.EmptyReflections, "invalid": s.InvalidReflections}
+	})
+	c.counter("decode_encrypted_packets_total", "Packets in ESP or PSP, whose reflections only hosts see.", func(s *decode.Counters) float64 { return float64(s.Encrypted) })
+	c.counter("decode_excess_reflections_total", "Reflections dropped because their frame held too many.", func(s *decode.Counters) float64 { return float64(s.ExcessReflections) })
+	return c.Collector
 }
 
 // NewAggregate exports the outcomes of observations. They add up: in = stored + overflow + dropped
 // + observations in open windows.
 func NewAggregate(read func() aggregate.Counts) *Collector {
-	c := new(Collector)
-	in := c.counter("observations_total", "Observations given to the aggregation, weighted by sampling.")
-	stored := c.counter("observations_stored_total", "Observations in rows of closed windows under their own key.")
-	overflow := c.counter("observations_overflow_total", "Observations in overflow rows, because the key budget was spent: totals are exact, their cells are not known.")
-	dropped := c.counter("observations_dropped_total", "Observations not aggregated: far behind the latest time of their tap, by default 5 minutes (late), or rejected for a reason.", "reason")
-	unlocated := c.counter("observations_unlocated_total", "Aggregated observations that enter no mode: replaced by no hop (untouched), trimmed, of a type without a table (unknown_type).", "kind")
-	rows := c.counter("aggregate_rows_total", "Rows written in closed windows, all resolutions.")
-	windows := c.counter("aggregate_windows_closed_total", "Windows written, all resolutions, corrections included.")
-	reopened := c.counter("aggregate_windows_reopened_total", "Windows that late observations opened again.")
-	evictions := c.counter("aggregate_reflection_evictions_total", "Flows forgotten before a repeat of their reflection could come: some repeats count twice.")
-	forgotten := c.counter("aggregate_flows_forgotten_total", "Flows that windows forgot because their budget of flows was spent: they count in the rows of the others.")
-	resets := c.counter("aggregate_cache_resets_total", "Look-up caches emptied because they were full or groups had changed.")
-	c.read = func(to emit) {
-		n := read()
-		to(in, float64(n.In))
-		to(stored, float64(n.Stored))
-		to(overflow, float64(n.Overflow))
-		to(dropped, float64(n.Late), "late")
-		for reason, count := range n.Rejected {
-			to(dropped, float64(count), aggregate.Rejection(reason).String())
-		}
-		to(unlocated, float64(n.Untouched), "untouched")
-		to(unlocated, float64(n.Trimmed), "trimmed")
-		to(unlocated, float64(n.Unknown), "unknown_type")
-		to(rows, float64(n.Rows))
-		to(windows, float64(n.Blocks))
-		to(reopened, float64(n.Deltas))
-		to(evictions, float64(n.ReflectionEvictions))
-		to(forgotten, float64(n.FlowsForgotten))
-		to(resets, float64(n.CacheResets))
-	}
-	return c
+	c := of(read)
+	c.counter("observations_total", "Observations given to the aggregation, weighted by sampling.", func(s *aggregate.Counts) float64 { return float64(s.In) })
+	c.counter("observations_stored_total", "Observations in rows of closed windows under their own key.", func(s *aggregate.Counts) float64 { return float64(s.Stored) })
+	c.counter("observations_overflow_total", "Observations in overflow rows, because the key budget was spent: totals are exact, their cells are not known.", func(s *aggregate.Counts) float64 { return float64(s.Overflow) })
+	c.counters("observations_dropped_total", "Observations not aggregated: far behind the latest time of their tap, by default 5 minutes (late), or rejected for a reason.", "reason", func(s *aggregate.Counts) map[string]uint64 {
+		return with(named(s.Rejected[:], aggregate.Rejection.String), "late", s.Late)
+	})
+	c.counters("observations_unlocated_total", "Aggregated observations that enter no mode: replaced by no hop (untouched), trimmed, of a type without a table (unknown_type).", "kind", func(s *aggregate.Counts) map[string]uint64 {
+		return map[string]uint64{"untouched": s.Untouched, "trimmed": s.Trimmed, "unknown_type": s.Unknown}
+	})
+	c.counter("aggregate_rows_total", "Rows written in closed windows, all resolutions.", func(s *aggregate.Counts) float64 { return float64(s.Rows) })
+	c.counter("aggregate_windows_closed_total", "Windows written, all resolutions, corrections included.", func(s *aggregate.Counts) float64 { return float64(s.Blocks) })
+	c.counter("aggregate_windows_reopened_total", "Windows that late observations opened again.", func(s *aggregate.Counts) float64 { return float64(s.Deltas) })
+	c.counter("aggregate_reflection_evictions_total", "Flows forgotten before a repeat of their reflection could come: some repeats count twice.", func(s *aggregate.Counts) float64 { return float64(s.ReflectionEvictions) })
+	c.counter("aggregate_flows_forgotten_total", "Flows that windows forgot because their budget of flows was spent: they count in the rows of the others.", func(s *aggregate.Counts) float64 { return float64(s.FlowsForgotten) })
+	c.counter("aggregate_cache_resets_total", "Look-up caches emptied because they were full or groups had changed.", func(s *aggregate.Counts) float64 { return float64(s.CacheResets) })
+	return c.Collector
 }
 
 // Producer is a source of observations, a tap or an exporter.
@@ -127,23 +102,15 @@ func NewProducers(now func() time.Time, read func() []Producer) *Collector {
 
 // NewFabric exports how often a memory bound made an answer coarser.
 func NewFabric(read func() fabric.Counts) *Collector {
-	c := new(Collector)
-	fallbacks := c.counter("fabric_fallbacks_total", "Sets, contradictions, paths and groups that became coarser at a bound on memory.", "kind")
-	forgotten := c.counter("fabric_groups_forgotten_total", "Idle prefixes of addresses that were forgotten for others, without groups in a fabric file.")
-	ways := c.counter("fabric_ways_total", "Flows looked up whose path is known by a path table, taps in the fabric or hashes, and evidence that was contradicted.", "evidence")
-	c.read = func(to emit) {
-		n := read()
-		for i, name := range aggregate.EvidenceNames {
-			to(ways, float64(n.Ways.Found[i]), name)
-		}
-		to(ways, float64(n.Ways.Contradicted), "contradicted")
-		to(forgotten, float64(n.GroupsForgotten))
-		by := map[string]uint64{"set": n.SetFallbacks, "off_path": n.OffPathFallbacks, "path": n.PathFallbacks, "way": n.Ways.Refused, "group": n.GroupFallbacks}
-		for _, kind := range slices.Sorted(maps.Keys(by)) {
-			to(fallbacks, float64(by[kind]), kind)
-		}
-	}
-	return c
+	c := of(read)
+	c.counters("fabric_fallbacks_total", "Sets, contradictions, paths and groups that became coarser at a bound on memory.", "kind", func(s *fabric.Counts) map[string]uint64 {
+		return map[string]uint64{"set": s.SetFallbacks, "off_path": s.OffPathFallbacks, "path": s.PathFallbacks, "way": s.Ways.Refused, "group": s.GroupFallbacks}
+	})
+	c.counter("fabric_groups_forgotten_total", "Idle prefixes of addresses that were forgotten for others, without groups in a fabric file.", func(s *fabric.Counts) float64 { return float64(s.GroupsForgotten) })
+	c.counters("fabric_ways_total", "Flows looked up whose path is known by a path table, taps in the fabric or hashes, and evidence that was contradicted.", "evidence", func(s *fabric.Counts) map[string]uint64 {
+		return with(named(s.Ways.Found[:], func(i int) string { return aggregate.EvidenceNames[i] }), "contradicted", s.Ways.Contradicted)
+	})
+	return c.Collector
 }
 
 // Live counts the commits of a pipeline over taps, and its stalls.
@@ -157,24 +124,13 @@ type Live struct {
 
 // NewLive exports commits and reloads.
 func NewLive(read func() Live) *Collector {
-	c := new(Collector)
-	made := c.counter("commits_total", "Commits of closed windows to disk, and those that failed.", "result")
-	last := c.gauge("commit_last_timestamp_seconds", "Time of the last commit of closed windows: after a kill the gap begins there. Absent before the first one.")
-	stalled := c.counter("commit_stalls_total", "Times that a ring did not stop for a commit in time, and was left out.")
-	full := c.counter("live_backpressure_total", "Times that a ring had to wait because it held too many rows: the kernel may drop frames meanwhile.")
-	reloads := c.counter("config_reloads_total", "Reloads of the configuration that took effect.")
-	c.read = func(to emit) {
-		l := read()
-		to(made, float64(l.Commits), "ok")
-		to(made, float64(l.Failed), "failed")
-		if !l.LastCommit.IsZero() {
-			to(last, seconds(l.LastCommit.UnixNano()))
-		}
-		to(stalled, float64(l.Stalled))
-		to(full, float64(l.Full))
-		to(reloads, float64(l.Reloads))
-	}
-	return c
+	c := of(read)
+	c.counters("commits_total", "Commits of closed windows to disk, and those that failed.", "result", func(s *Live) map[string]uint64 { return map[string]uint64{"ok": s.Commits, "failed": s.Failed} })
+	c.gauge("commit_last_timestamp_seconds", "Time of the last commit of closed windows: after a kill the gap begins there. Absent before the first one.", func(s *Live) float64 { return stamp(s.LastCommit) })
+	c.counter("commit_stalls_total", "Times that a ring did not stop for a commit in time, and was left out.", func(s *Live) float64 { return float64(s.Stalled) })
+	c.counter("live_backpressure_total", "Times that a ring had to wait because it held too many rows: the kernel may drop frames meanwhile.", func(s *Live) float64 { return float64(s.Full) })
+	c.counter("config_reloads_total", "Reloads of the configuration that took effect.", func(s *Live) float64 { return float64(s.Reloads) })
+	return c.Collector
 }
 
 // Windows counts the losses of the live windows, and describes the newest window.
@@ -190,34 +146,18 @@ type Windows struct {
 
 // NewWindows exports the state of the live windows.
 func NewWindows(read func() Windows) *Collector {
-	c := new(Collector)
-	refused := c.counter("live_blocks_refused_total", "Blocks that the live windows did not count: counted before (repeated), older than all windows (old), too far ahead of the clock (ahead), more blocks than a producer or a window may have (crowded).", "reason")
-	dropped := c.counter("live_windows_dropped_total", "Live windows forgotten early, past the bound on rows or blocks.")
-	untracked := c.counter("live_untracked_cells_total", "Cells of live windows whose state comes only from that window, because of the bound on histories.")
-	provisional := c.counter("live_provisional_total", "Provisional rows of live windows, in parts of producers, by result: shown (taken), not shown (late, ahead, crowded), or shown and dropped since no final rows came (expired).", "result")
-	end := c.gauge("live_newest_timestamp_seconds", "End of the newest live window with observations. Absent before the first one.")
-	wrote := c.gauge("live_producers", "Producers that wrote rows lately: of the last three live windows, unless collect.max_age says otherwise.")
-	expected := c.gauge("live_producers_expected", "Producers that should write: of the configuration, of the fabric file, and of the last day, unless forgotten.")
-	uncovered := c.counter("live_uncovered_cells_total", "Cells of blocks whose producers the live windows do not remember, past a bound: answers do not name their producers.")
-	c.read = func(to emit) {
-		w := read()
-		to(refused, float64(w.Repeated), "repeated")
-		to(refused, float64(w.Old), "old")
-		to(refused, float64(w.Ahead), "ahead")
-		to(refused, float64(w.Crowded), "crowded")
-		to(dropped, float64(w.Dropped))
-		to(uncovered, float64(w.Uncovered))
-		to(untracked, float64(w.Untracked))
-		for _, result := range slices.Sorted(maps.Keys(w.Provisional)) {
-			to(provisional, float64(w.Provisional[result]), result)
-		}
-		if !w.End.IsZero() {
-			to(end, seconds(w.End.UnixNano()))
-		}
-		to(wrote, float64(w.Producers))
-		to(expected, float64(w.Expected))
-	}
-	return c
+	c := of(read)
+	c.counters("live_blocks_refused_total", "Blocks that the live windows did not count: counted before (repeated), older than all windows (old), too far ahead of the clock (ahead), more blocks than a producer or a window may have (crowded).", "reason", func(s *Windows) map[string]uint64 {
+		return map[string]uint64{"repeated": s.Repeated, "old": s.Old, "ahead": s.Ahead, "crowded": s.Crowded}
+	})
+	c.counter("live_windows_dropped_total", "Live windows forgotten early, past the bound on rows or blocks.", func(s *Windows) float64 { return float64(s.Dropped) })
+	c.counter("live_untracked_cells_total", "Cells of live windows whose state comes only from that window, because of the bound on histories.", func(s *Windows) float64 { return float64(s.Untracked) })
+	c.counters("live_provisional_total", "Provisional rows of live windows, in parts of producers, by result: shown (taken), not shown (late, ahead, crowded), or shown and dropped since no final rows came (expired).", "result", func(s *Windows) map[string]uint64 { return s.Provisional })
+	c.gauge("live_newest_timestamp_seconds", "End of the newest live window with observations. Absent before the first one.", func(s *Windows) float64 { return stamp(s.End) })
+	c.gauge("live_producers", "Producers that wrote rows lately: of the last three live windows, unless collect.max_age says otherwise.", func(s *Windows) float64 { return float64(s.Producers) })
+	c.gauge("live_producers_expected", "Producers that should write: of the configuration, of the fabric file, and of the last day, unless forgotten.", func(s *Windows) float64 { return float64(s.Expected) })
+	c.counter("live_uncovered_cells_total", "Cells of blocks whose producers the live windows do not remember, past a bound: answers do not name their producers.", func(s *Windows) float64 { return float64(s.Uncovered) })
+	return c.Collector
 }
 
 // NewEngine exports the embedded engine's restarts.
@@ -230,58 +170,44 @@ func NewEngine(restarts func() uint64) *Collector {
 
 // NewStore exports the writer's progress and its backlog on disk.
 func NewStore(read func() store.WriterStatus) *Collector {
-	c := new(Collector)
-	rows := c.counter("store_rows_total", "Rows that the server has taken.")
-	batches := c.counter("store_batches_total", "Batches that the server has taken.")
-	retries := c.counter("store_retries_total", "Retries, and batches that the server had lost.")
-	throttled := c.counter("store_throttled_total", "Times that the server had so many parts to merge that it took no rows.")
-	lost := c.counter("store_rows_lost_total", "Rows given up: to a full or failing disk, to damage, to a server that will never take them, or in memory without an outbox.", "reason")
-	buffered := c.gauge("store_rows_buffered", "Rows in memory, not yet on disk or sent.")
-	up := c.gauge("store_up", "1 while the server takes rows, 0 since an attempt failed or the oldest row has waited for more than 2 minutes.")
-	unlisted := c.gauge("store_names_unlisted", "Groups and locations of exporters that lists of names leave out because there are too many; rows show their numbers.")
-	size := c.gauge("outbox_bytes", "Bytes of the outbox on disk, rows that the server took and that are kept for a while included.")
-	limit := c.gauge("outbox_limit_bytes", "Largest size of the outbox: beyond it flows are dropped first, then the oldest rows of the shortest windows.")
-	waiting := c.gauge("outbox_rows_waiting", "Rows in the outbox that the server has not taken.")
-	age := c.gauge("outbox_age_seconds", "Age of the oldest waiting row, 0 if none waits.")
-	c.read = func(to emit) {
-		s := read()
-		to(rows, float64(s.Rows))
-		to(batches, float64(s.Batches))
-		to(retries, float64(s.Retries))
-		to(throttled, float64(s.Throttled))
-		for _, l := range s.LostBy {
-			to(lost, float64(l.Rows), l.Reason)
-		}
-		to(buffered, float64(s.Buffered))
-		to(up, flag(s.Failure == nil && !s.Stalled))
-		to(unlisted, float64(s.UnlistedNames))
+	outbox := func(s *store.WriterStatus, v float64) float64 {
 		if s.Outboxes == 0 {
-			return
+			return math.NaN()
 		}
-		to(size, float64(s.OutboxBytes))
-		to(limit, float64(s.OutboxLimit))
-		to(waiting, float64(s.Waiting))
-		to(age, s.OutboxAge.Seconds())
+		return v
 	}
-	return c
+	c := of(read)
+	c.counter("store_rows_total", "Rows that the server has taken.", func(s *store.WriterStatus) float64 { return float64(s.Rows) })
+	c.counter("store_batches_total", "Batches that the server has taken.", func(s *store.WriterStatus) float64 { return float64(s.Batches) })
+	c.counter("store_retries_total", "Retries, and batches that the server had lost.", func(s *store.WriterStatus) float64 { return float64(s.Retries) })
+	c.counter("store_throttled_total", "Times that the server had so many parts to merge that it took no rows.", func(s *store.WriterStatus) float64 { return float64(s.Throttled) })
+	c.counters("store_rows_lost_total", "Rows given up: to a full or failing disk, to damage, to a server that will never take them, or in memory without an outbox.", "reason", func(s *store.WriterStatus) map[string]uint64 {
+		by := make(map[string]uint64, len(s.LostBy))
+		for _, l := range s.LostBy {
+			by[l.Reason] = l.Rows
+		}
+		return by
+	})
+	c.gauge("store_rows_buffered", "Rows in memory, not yet on disk or sent.", func(s *store.WriterStatus) float64 { return float64(s.Buffered) })
+	c.gauge("store_up", "1 while the server takes rows, 0 since an attempt failed or the oldest row has waited for more than 2 minutes.", func(s *store.WriterStatus) float64 { return flag(s.Failure == nil && !s.Stalled) })
+	c.gauge("store_names_unlisted", "Groups and locations of exporters that lists of names leave out because there are too many; rows show their numbers.", func(s *store.WriterStatus) float64 { return float64(s.UnlistedNames) })
+	c.gauge("outbox_bytes", "Bytes of the outbox on disk, rows that the server took and that are kept for a while included.", func(s *store.WriterStatus) float64 { return outbox(s, float64(s.OutboxBytes)) })
+	c.gauge("outbox_limit_bytes", "Largest size of the outbox: beyond it flows are dropped first, then the oldest rows of the shortest windows.", func(s *store.WriterStatus) float64 { return outbox(s, float64(s.OutboxLimit)) })
+	c.gauge("outbox_rows_waiting", "Rows in the outbox that the server has not taken.", func(s *store.WriterStatus) float64 { return outbox(s, float64(s.Waiting)) })
+	c.gauge("outbox_age_seconds", "Age of the oldest waiting row, 0 if none waits.", func(s *store.WriterStatus) float64 { return outbox(s, s.OutboxAge.Seconds()) })
+	return c.Collector
 }
 
 // NewTrim exports deletions that keep the store within its disk budget.
 func NewTrim(read func() store.TrimStats) *Collector {
-	c := new(Collector)
-	passes := c.counter("store_trim_passes_total", "Checks of the disk budget, by result: failed if a check failed or could not make enough room.", "result")
-	partitions := c.counter("store_trimmed_partitions_total", "Partitions deleted for the disk budget.")
-	rows := c.counter("store_trimmed_rows_total", "Rows in deleted partitions.")
-	bytes := c.counter("store_trimmed_bytes_total", "Bytes of deleted partitions.")
-	c.read = func(to emit) {
-		t := read()
-		to(passes, float64(t.Passes-min(t.Failures, t.Passes)), "ok")
-		to(passes, float64(t.Failures), "failed")
-		to(partitions, float64(t.Partitions))
-		to(rows, float64(t.Rows))
-		to(bytes, float64(t.Bytes))
-	}
-	return c
+	c := of(read)
+	c.counters("store_trim_passes_total", "Checks of the disk budget, by result: failed if a check failed or could not make enough room.", "result", func(s *store.TrimStats) map[string]uint64 {
+		return map[string]uint64{"ok": s.Passes - min(s.Failures, s.Passes), "failed": s.Failures}
+	})
+	c.counter("store_trimmed_partitions_total", "Partitions deleted for the disk budget.", func(s *store.TrimStats) float64 { return float64(s.Partitions) })
+	c.counter("store_trimmed_rows_total", "Rows in deleted partitions.", func(s *store.TrimStats) float64 { return float64(s.Rows) })
+	c.counter("store_trimmed_bytes_total", "Bytes of deleted partitions.", func(s *store.TrimStats) float64 { return float64(s.Bytes) })
+	return c.Collector
 }
 
 // Latency exports the time from the end of a window until the server acknowledged it, when queries
