@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -118,15 +119,13 @@ func export[Q any, P tableRequest[Q]](a *API, mux *http.ServeMux, name string, f
 		}
 		var found *exported
 		ctx, cancel := context.WithTimeout(r.Context(), a.Timeout)
+		defer cancel()
 		err := a.inTurn(ctx, a.slots, func() (err error) {
 			found, err = f(ctx, s, in)
 			return err
 		})
 		if err != nil {
 			a.refuse(ctx, w, err)
-		}
-		cancel()
-		if err != nil {
 			return
 		}
 		a.serveTable(r, w, tabular.Format(in.GetFormat()), found)
@@ -379,18 +378,8 @@ func valued[T any](name, unit string, get func(*T) *wire.Measure) tabular.Column
 // bottlenecks are the columns of a location named by observations.
 func bottlenecks[T any](name, unit string, get func(*T) *wire.Bottleneck) []tabular.Column[T] {
 	return []tabular.Column[T]{
-		{Name: name + "_location", Text: func(row *T) string {
-			if b := get(row); b != nil {
-				return b.Location
-			}
-			return ""
-		}},
-		{Name: name + "_heavy", Count: func(row *T) uint64 {
-			if b := get(row); b != nil {
-				return b.Heavy
-			}
-			return 0
-		}},
+		{Name: name + "_location", Text: func(row *T) string { return get(row).GetLocation() }},
+		{Name: name + "_heavy", Count: func(row *T) uint64 { return get(row).GetHeavy() }},
 		{Name: name + "_share_ratio", Real: func(row *T) float64 {
 			if b := get(row); b != nil {
 				return b.ShareRatio
@@ -427,16 +416,16 @@ func cellColumns(unit string) []tabular.Column[wire.ExportedCell] {
 		{Name: "heavy", Count: func(c *wire.ExportedCell) uint64 { return c.Cell.Heavy }},
 		{Name: "heavy_ratio", Real: func(c *wire.ExportedCell) float64 { return orNaN(c.Cell.HeavyRatio) }},
 	}
-	list = append(list, bottlenecks("mode", unit, func(c *wire.ExportedCell) *wire.Bottleneck { return c.Cell.Mode })...)
-	list = append(list, bottlenecks("runner_up", unit, func(c *wire.ExportedCell) *wire.Bottleneck { return c.Cell.RunnerUp })...)
-	return append(list,
-		tabular.Column[wire.ExportedCell]{Name: "candidates", Text: func(c *wire.ExportedCell) string { return strings.Join(c.Cell.Candidates, " ") }},
-		tabular.Column[wire.ExportedCell]{Name: "probabilities", Text: func(c *wire.ExportedCell) string {
-			return strings.Trim(fmt.Sprint(c.Cell.Probabilities), "[]")
-		}},
-		tabular.Column[wire.ExportedCell]{Name: "expected_producers", Count: func(c *wire.ExportedCell) uint64 { return uint64(c.Cell.ExpectedProducers) }},
-		tabular.Column[wire.ExportedCell]{Name: "present_producers", Count: func(c *wire.ExportedCell) uint64 { return uint64(c.Cell.PresentProducers) }},
-		tabular.Column[wire.ExportedCell]{Name: "silent_producers", Text: func(c *wire.ExportedCell) string { return strings.Join(c.Cell.SilentProducers, " ") }})
+	return slices.Concat(list,
+		bottlenecks("mode", unit, func(c *wire.ExportedCell) *wire.Bottleneck { return c.Cell.Mode }),
+		bottlenecks("runner_up", unit, func(c *wire.ExportedCell) *wire.Bottleneck { return c.Cell.RunnerUp }),
+		[]tabular.Column[wire.ExportedCell]{
+			{Name: "candidates", Text: func(c *wire.ExportedCell) string { return strings.Join(c.Cell.Candidates, " ") }},
+			{Name: "probabilities", Text: func(c *wire.ExportedCell) string { return strings.Trim(fmt.Sprint(c.Cell.Probabilities), "[]") }},
+			{Name: "expected_producers", Count: func(c *wire.ExportedCell) uint64 { return uint64(c.Cell.ExpectedProducers) }},
+			{Name: "present_producers", Count: func(c *wire.ExportedCell) uint64 { return uint64(c.Cell.PresentProducers) }},
+			{Name: "silent_producers", Text: func(c *wire.ExportedCell) string { return strings.Join(c.Cell.SilentProducers, " ") }},
+		})
 }
 
 // timeOf returns the zero time for nil.

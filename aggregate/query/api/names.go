@@ -281,15 +281,7 @@ type BothNames struct {
 
 // Groups implements Catalog.
 func (n *BothNames) Groups(ctx context.Context) ([]fabric.Group, error) {
-	var list []fabric.Group
-	if n.Fabric != nil {
-		list = append([]fabric.Group{}, n.Fabric().Groups()...)
-	}
-	if n.Stored == nil {
-		return list, nil
-	}
-	others, err := n.groups.get(ctx, n.patience, n.Stored.Groups)
-	return beside(list, others, func(g *fabric.Group) aggregate.GroupID { return g.ID }), err
+	return both(ctx, n, (*fabric.Fabric).Groups, &n.groups, Catalog.Groups, func(g *fabric.Group) aggregate.GroupID { return g.ID })
 }
 
 // Prefixes returns the known prefixes of groups in the fabric in use.
@@ -297,27 +289,20 @@ func (n *BothNames) Prefixes() map[aggregate.GroupID][]netip.Prefix { return n.F
 
 // Locations implements Catalog.
 func (n *BothNames) Locations(ctx context.Context) ([]fabric.Location, error) {
-	var list []fabric.Location
+	return both(ctx, n, (*fabric.Fabric).Locations, &n.locations, Catalog.Locations, func(l *fabric.Location) aggregate.LocationID { return l.ID })
+}
+
+// both returns the list of the fabric in use, and those that it lacks of the last list read from the
+// catalog.
+func both[T any, ID comparable](ctx context.Context, n *BothNames, own func(*fabric.Fabric) []T, last *remembered[T], read func(Catalog, context.Context) ([]T, error), id func(*T) ID) ([]T, error) {
+	var list []T
 	if n.Fabric != nil {
-		list = append([]fabric.Location{}, n.Fabric().Locations()...)
+		list = append([]T{}, own(n.Fabric())...)
 	}
 	if n.Stored == nil {
 		return list, nil
 	}
-	others, err := n.locations.get(ctx, n.patience, n.Stored.Locations)
-	return beside(list, others, func(l *fabric.Location) aggregate.LocationID { return l.ID }), err
-}
-
-// remembering wraps a catalog so that the last names read stay available.
-func remembering(c Catalog, patience time.Duration) Catalog {
-	if _, ok := c.(*BothNames); ok {
-		return c
-	}
-	return &BothNames{Stored: c, patience: patience}
-}
-
-// beside appends the others that the list lacks.
-func beside[T any, ID comparable](list, others []T, id func(*T) ID) []T {
+	others, err := last.get(ctx, n.patience, func(ctx context.Context) ([]T, error) { return read(n.Stored, ctx) })
 	known := make(map[ID]bool, len(list))
 	for i := range list {
 		known[id(&list[i])] = true
@@ -327,7 +312,15 @@ func beside[T any, ID comparable](list, others []T, id func(*T) ID) []T {
 			list = append(list, others[i])
 		}
 	}
-	return list
+	return list, err
+}
+
+// remembering wraps a catalog so that the last names read stay available.
+func remembering(c Catalog, patience time.Duration) Catalog {
+	if _, ok := c.(*BothNames); ok {
+		return c
+	}
+	return &BothNames{Stored: c, patience: patience}
 }
 
 // remembered is the last list read. It is safe for concurrent use.
