@@ -417,15 +417,9 @@ func changeFilterOf(n *names, in *wire.ChangesRequest) (f changeFilter, err erro
 	for _, state := range in.GetState() {
 		f.states = append(f.states, aggregate.State(state-wire.State_STATE_NO_DATA))
 	}
-	f.links, err = n.findLocations(linkChoice{in})
+	f.links, err = n.findLocations(nil, in.GetLink())
 	return f, err
 }
-
-// linkChoice selects locations by link only.
-type linkChoice struct{ *wire.ChangesRequest }
-
-// GetLocation implements locationChoice.
-func (linkChoice) GetLocation() []string { return nil }
 
 // choose returns the changes that the filter accepts; those of producers always.
 func (f *changeFilter) choose(list []change) []*change {

@@ -194,7 +194,7 @@ func (a *API) flowFilter(ctx context.Context, in flowChoice, among *namesCache, 
 			return err
 		}
 		if c, ok := in.(locationChoice); ok {
-			q.Locations, err = n.findLocations(c)
+			q.Locations, err = n.findLocations(c.GetLocation(), c.GetLink())
 		}
 		return err
 	})
@@ -209,15 +209,15 @@ type locationChoice interface {
 
 // findLocations returns the locations with those names, and those that may be the named links.
 // Without names, all locations are selected.
-func (n *names) findLocations(in locationChoice) (ids []aggregate.LocationID, err error) {
-	for _, name := range in.GetLocation() {
+func (n *names) findLocations(locations, links []string) (ids []aggregate.LocationID, err error) {
+	for _, name := range locations {
 		found, ok := n.locationIDs[name]
 		if !ok {
 			return nil, n.unknown("location", name, "location")
 		}
 		ids = append(ids, found...)
 	}
-	for _, name := range in.GetLink() {
+	for _, name := range links {
 		found, ok := n.locationIDs[name]
 		if !ok {
 			return nil, n.unknown("link", name, "link")
@@ -295,17 +295,9 @@ func (a *API) findingQuestion(ctx context.Context, in findingChoice, at *pin) (q
 		q.Severities = append(q.Severities, s.Word())
 	}
 	q.From, q.To = at.span()
-	_, err = a.resolve(ctx, func(n *names) error {
-		q.Locations = nil
-		for _, name := range in.GetLocation() {
-			ids, ok := n.locationIDs[name]
-			if !ok {
-				return noSuch("location", name, "location")
-			}
-			q.Locations = append(q.Locations, ids...)
-		}
-		q.Locations = ordered(q.Locations)
-		return nil
+	_, err = a.resolve(ctx, func(n *names) (err error) {
+		q.Locations, err = n.findLocations(in.GetLocation(), nil)
+		return err
 	})
 	return q, err
 }

@@ -102,14 +102,9 @@ func (n *names) filter(in proto.Message, s csig.Signal) (f filter, err error) {
 	if !ok {
 		return f, nil
 	}
-	for _, name := range c.GetLocation() {
-		ids, ok := n.locationIDs[name]
-		if !ok {
-			return f, n.unknown("location", name, "location")
-		}
-		f.locations = append(f.locations, ids...)
+	if f.locations, err = n.findLocations(c.GetLocation(), nil); err != nil {
+		return f, err
 	}
-	f.locations = ordered(f.locations)
 	for _, state := range c.GetState() {
 		f.states = append(f.states, aggregate.State(state-wire.State_STATE_NO_DATA))
 	}
@@ -164,13 +159,16 @@ func ordered[T cmp.Ordered](ids []T) []T {
 	return slices.Compact(ids)
 }
 
-// unknown is the error for an unknown name. Before the store's names have been read, it may be
-// one of them.
+// unknown is the error for an unknown name of a kind: group, location or link. Before the store's
+// names have been read, it may be one of them.
 func (n *names) unknown(parameter, name, kind string) error {
 	if n.lacking != nil {
 		return n.lacking
 	}
-	return unknownName{noSuch(parameter, name, kind)}
+	if kind == "group" {
+		return unknownName{wrong(parameter, name, "no such group %q: csigscope query cells names those with traffic, /api/v1/fabric all of them", name)}
+	}
+	return unknownName{wrong(parameter, name, "no such %s %q: csigscope query %ss and /api/v1/fabric list them", kind, name, kind)}
 }
 
 // unknownName is an error for a name in a question that a server may know later, or for a bound of a signal that it may
@@ -179,14 +177,6 @@ type unknownName struct{ error }
 
 // Unwrap returns the refusal of the question.
 func (e unknownName) Unwrap() error { return e.error }
-
-// noSuch is the error for a name of a kind: group, location or link.
-func noSuch(parameter, name, kind string) error {
-	if kind == "group" {
-		return wrong(parameter, name, "no such group %q: csigscope query cells names those with traffic, /api/v1/fabric all of them", name)
-	}
-	return wrong(parameter, name, "no such %s %q: csigscope query %ss and /api/v1/fabric list them", kind, name, kind)
-}
 
 // stateKey resolves the signal and the level of a question to a state of memory.
 func stateKey(s *table.State, in subject, windows int) (viewKey, error) {

@@ -36,7 +36,7 @@ func (a *API) newWatch(ctx context.Context, s *table.State, in *wire.WatchReques
 	}
 	_, err = resolve(ctx, &a.names, func(n *names) error {
 		_, wrongFilter := n.filter(in, w.key.signal)
-		_, wrongLink := n.findLocations(links{in})
+		_, wrongLink := n.findLocations(nil, in.GetLink())
 		return cmp.Or(wrongFilter, wrongLink)
 	})
 	return w.subscription, err
@@ -190,7 +190,8 @@ func (w *watch) flows(window *table.Window, n *names, f *filter) (list []*wire.F
 		return nil, nil
 	}
 	q := query.FlowQuestion{Signal: w.key.signal, SrcGroups: f.src, DstGroups: f.dst, Limit: maxRecords}
-	if q.Locations, err = n.findLocations(links{w.in}); err != nil {
+	// Only by link: the watch's locations are at its own level.
+	if q.Locations, err = n.findLocations(nil, w.in.GetLink()); err != nil {
 		return nil, err
 	}
 	lift := n.at(w.key.level)
@@ -206,12 +207,6 @@ func (w *watch) flows(window *table.Window, n *names, f *filter) (list []*wire.F
 	}
 	return list, nil
 }
-
-// links selects flows only by link: the watch's locations are at its own level.
-type links struct{ *wire.WatchRequest }
-
-// GetLocation implements locationChoice.
-func (links) GetLocation() []string { return nil }
 
 // filtered returns a view, and the filter with the view's names.
 func (w *watch) filtered(v *view, err error) (*view, *filter, error) {
