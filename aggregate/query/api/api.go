@@ -138,11 +138,9 @@ func New(cfg Config) (*API, error) {
 	}
 	a.names.catalog, a.names.now = remembering(cfg.Names, a.patience), cfg.Now
 	a.past.catalog, a.past.now = remembering(cfg.Reader, a.patience), cfg.Now
-	mux := http.NewServeMux()
-	a.registerQuestions(mux)
+	mux, calls := http.NewServeMux(), http.NewServeMux()
+	a.register(mux, calls)
 	a.registerExports(mux)
-	mux.HandleFunc("/api/v1/watch", serveStream(a, a.newWatch))
-	mux.HandleFunc("/api/v1/changes", serveStream(a, a.newChanges))
 	for _, path := range []string{"/openapi.json", "/api/v1/openapi.json"} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/openapi+json")
@@ -158,7 +156,7 @@ func New(cfg Config) (*API, error) {
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		edge.WriteProblem(w, http.StatusNotFound, "no such resource: /openapi.json lists them")
 	})
-	a.handler = query.SecurityHeaders(a.withCalls(a.guard(mux)))
+	a.handler = query.SecurityHeaders(a.withCalls(calls, a.guard(mux)))
 	return a, nil
 }
 

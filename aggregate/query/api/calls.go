@@ -15,6 +15,7 @@ import (
 	"connectrpc.com/grpcreflect"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
@@ -27,20 +28,9 @@ const maxCall = 64 << 10
 // minCompressed is the minimum length of an answer to a call for compression.
 const minCompressed = 1 << 10
 
-// withCalls serves calls, server reflection (grpc.reflection.v1) and health checks
-// (grpc.health.v1) beside the questions over HTTP.
-func (a *API) withCalls(next http.Handler) http.Handler {
-	path, h := wire.NewQueryServiceHandler(calls{a},
-		connect.WithReadMaxBytes(maxCall), connect.WithCompressMinBytes(minCompressed), inCodecs(),
-		connect.WithRecover(func(ctx context.Context, call connect.Spec, _ http.Header, p any) error {
-			a.Logger.ErrorContext(ctx, "answer call", slog.String("procedure", call.Procedure), slog.Any("panic", p))
-			return connect.NewError(connect.CodeInternal, errors.New("the server could not answer: its log says why"))
-		}))
-	mux := http.NewServeMux()
-	methods := wire.File_query_proto.Services().ByName("QueryService").Methods()
-	for i := range methods.Len() {
-		mux.Handle(path+string(methods.Get(i).Name()), a.timed(h))
-	}
+// withCalls adds server reflection (grpc.reflection.v1), health checks (grpc.health.v1), and the
+// questions over HTTP to the calls.
+func (a *API) withCalls(mux *http.ServeMux, next http.Handler) http.Handler {
 	services := grpcreflect.NewStaticReflector(wire.QueryServiceName, grpchealth.HealthV1ServiceName)
 	mux.Handle(grpcreflect.NewHandlerV1(services, connect.WithReadMaxBytes(maxCall)))
 	mux.Handle(grpcreflect.NewHandlerV1Alpha(services, connect.WithReadMaxBytes(maxCall)))
@@ -94,8 +84,16 @@ func (a *API) timed(next http.Handler) http.Handler {
 	})
 }
 
-// calls implements the service with the functions that answer questions over HTTP.
-type calls struct{ api *API }
+// callOptions returns the path of a method's calls, and their options.
+func (a *API) callOptions(method string) (procedure string, options connect.HandlerOption) {
+	return "/" + wire.QueryServiceName + "/" + method, connect.WithHandlerOptions(
+		connect.WithSchema(wire.File_query_proto.Services().ByName("QueryService").Methods().ByName(protoreflect.Name(method))),
+		connect.WithReadMaxBytes(maxCall), connect.WithCompressMinBytes(minCompressed), inCodecs(),
+		connect.WithRecover(func(ctx context.Context, call connect.Spec, _ http.Header, p any) error {
+			a.Logger.ErrorContext(ctx, "answer call", slog.String("procedure", call.Procedure), slog.Any("panic", p))
+			return connect.NewError(connect.CodeInternal, errors.New("the server could not answer: its log says why"))
+		}))
+}
 
 // call answers one call.
 func call[Q, R any, P message[Q]](ctx context.Context, a *API, in *connect.Request[Q], from source, f func(context.Context, *table.State, P) (*answer, error)) (*connect.Response[R], error) {
@@ -151,76 +149,6 @@ func (a *API) callError(ctx context.Context, err error) error {
 		out.AddDetail(detail)
 	}
 	return out
-}
-
-// Cells implements wire.QueryServiceHandler.
-func (c calls) Cells(ctx context.Context, r *connect.Request[wire.CellsRequest]) (*connect.Response[wire.CellsResponse], error) {
-	return call[wire.CellsRequest, wire.CellsResponse](ctx, c.api, r, fromMemory, c.api.cells)
-}
-
-// Matrix implements wire.QueryServiceHandler.
-func (c calls) Matrix(ctx context.Context, r *connect.Request[wire.MatrixRequest]) (*connect.Response[wire.MatrixResponse], error) {
-	return call[wire.MatrixRequest, wire.MatrixResponse](ctx, c.api, r, fromMemory, c.api.matrix)
-}
-
-// Verdict implements wire.QueryServiceHandler.
-func (c calls) Verdict(ctx context.Context, r *connect.Request[wire.VerdictRequest]) (*connect.Response[wire.VerdictResponse], error) {
-	return call[wire.VerdictRequest, wire.VerdictResponse](ctx, c.api, r, fromMemory, c.api.verdict)
-}
-
-// Path implements wire.QueryServiceHandler.
-func (c calls) Path(ctx context.Context, r *connect.Request[wire.PathRequest]) (*connect.Response[wire.PathResponse], error) {
-	return call[wire.PathRequest, wire.PathResponse](ctx, c.api, r, fromMemory, c.api.path)
-}
-
-// Locations implements wire.QueryServiceHandler.
-func (c calls) Locations(ctx context.Context, r *connect.Request[wire.LocationsRequest]) (*connect.Response[wire.LocationsResponse], error) {
-	return call[wire.LocationsRequest, wire.LocationsResponse](ctx, c.api, r, fromMemory, c.api.locations)
-}
-
-// Links implements wire.QueryServiceHandler.
-func (c calls) Links(ctx context.Context, r *connect.Request[wire.LinksRequest]) (*connect.Response[wire.LinksResponse], error) {
-	return call[wire.LinksRequest, wire.LinksResponse](ctx, c.api, r, fromMemory, c.api.links)
-}
-
-// Topology implements wire.QueryServiceHandler.
-func (c calls) Topology(ctx context.Context, r *connect.Request[wire.TopologyRequest]) (*connect.Response[wire.TopologyResponse], error) {
-	return call[wire.TopologyRequest, wire.TopologyResponse](ctx, c.api, r, fromStore, c.api.wires)
-}
-
-// Timeline implements wire.QueryServiceHandler.
-func (c calls) Timeline(ctx context.Context, r *connect.Request[wire.TimelineRequest]) (*connect.Response[wire.TimelineResponse], error) {
-	return call[wire.TimelineRequest, wire.TimelineResponse](ctx, c.api, r, fromMemory, c.api.timeline)
-}
-
-// Flows implements wire.QueryServiceHandler.
-func (c calls) Flows(ctx context.Context, r *connect.Request[wire.FlowsRequest]) (*connect.Response[wire.FlowsResponse], error) {
-	return call[wire.FlowsRequest, wire.FlowsResponse](ctx, c.api, r, fromStore, c.api.flows)
-}
-
-// Findings implements wire.QueryServiceHandler.
-func (c calls) Findings(ctx context.Context, r *connect.Request[wire.FindingsRequest]) (*connect.Response[wire.FindingsResponse], error) {
-	return call[wire.FindingsRequest, wire.FindingsResponse](ctx, c.api, r, fromStore, c.api.findings)
-}
-
-// Fabric implements wire.QueryServiceHandler.
-func (c calls) Fabric(ctx context.Context, r *connect.Request[wire.FabricRequest]) (*connect.Response[wire.FabricResponse], error) {
-	return call[wire.FabricRequest, wire.FabricResponse](ctx, c.api, r, fromStore, c.api.fabric)
-}
-
-// Health implements wire.QueryServiceHandler.
-func (c calls) Health(ctx context.Context, r *connect.Request[wire.HealthRequest]) (*connect.Response[wire.HealthResponse], error) {
-	return call[wire.HealthRequest, wire.HealthResponse](ctx, c.api, r, fromStore, c.api.health)
-}
-
-// Watch implements wire.QueryServiceHandler.
-func (c calls) Watch(ctx context.Context, r *connect.Request[wire.WatchRequest], stream *connect.ServerStream[wire.WatchResponse]) error {
-	return send(ctx, c.api, r.Msg, c.api.newWatch, &caller{api: c.api, stream: stream.Conn(), message: watched})
-}
-
-// Changes implements wire.QueryServiceHandler.
-func (c calls) Changes(ctx context.Context, r *connect.Request[wire.ChangesRequest], stream *connect.ServerStream[wire.ChangesResponse]) error {
-	return send(ctx, c.api, r.Msg, c.api.newChanges, &caller{api: c.api, stream: stream.Conn(), message: changed})
 }
 
 // send sends a caller the events of a stream.
@@ -292,17 +220,13 @@ func (c *caller) stop() {
 
 // called returns the event in its form for calls.
 func (e *event) called(message func(*event) proto.Message) (*calledEvent, error) {
-	make := func() (*calledEvent, error) {
+	return e.inCall.get(func() (*calledEvent, error) {
 		m := message(e)
 		if m == nil {
 			return nil, fmt.Errorf("send %s: %T is no event", e.name, e.value)
 		}
 		return &calledEvent{message: m}, nil
-	}
-	if e.sent != nil {
-		return e.sent.called.get(make)
-	}
-	return make()
+	})
 }
 
 // watched is the event as a response of Watch.

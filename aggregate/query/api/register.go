@@ -6,7 +6,9 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"strings"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/csigscope/csigscope/aggregate/query/wire"
@@ -15,20 +17,40 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// registerQuestions serves the questions over HTTP.
-func (a *API) registerQuestions(mux *http.ServeMux) {
-	serve(a, mux, "verdict", fromMemory, a.verdict)
-	serve(a, mux, "cells", fromMemory, a.cells)
-	serve(a, mux, "matrix", fromMemory, a.matrix)
-	serve(a, mux, "path", fromMemory, a.path)
-	serve(a, mux, "locations", fromMemory, a.locations)
-	serve(a, mux, "links", fromMemory, a.links)
-	serve(a, mux, "topology", fromStore, a.wires)
-	serve(a, mux, "timeline", fromMemory, a.timeline)
-	serve(a, mux, "flows", fromStore, a.flows)
-	serve(a, mux, "findings", fromStore, a.findings)
-	serve(a, mux, "fabric", fromStore, a.fabric)
-	serve(a, mux, "health", fromStore, a.health)
+// register serves the methods of the service, over HTTP and as calls.
+func (a *API) register(mux, calls *http.ServeMux) {
+	question[wire.VerdictResponse](a, mux, calls, "Verdict", fromMemory, a.verdict)
+	question[wire.CellsResponse](a, mux, calls, "Cells", fromMemory, a.cells)
+	question[wire.MatrixResponse](a, mux, calls, "Matrix", fromMemory, a.matrix)
+	question[wire.PathResponse](a, mux, calls, "Path", fromMemory, a.path)
+	question[wire.LocationsResponse](a, mux, calls, "Locations", fromMemory, a.locations)
+	question[wire.LinksResponse](a, mux, calls, "Links", fromMemory, a.links)
+	question[wire.TopologyResponse](a, mux, calls, "Topology", fromStore, a.wires)
+	question[wire.TimelineResponse](a, mux, calls, "Timeline", fromMemory, a.timeline)
+	question[wire.FlowsResponse](a, mux, calls, "Flows", fromStore, a.flows)
+	question[wire.FindingsResponse](a, mux, calls, "Findings", fromStore, a.findings)
+	question[wire.FabricResponse](a, mux, calls, "Fabric", fromStore, a.fabric)
+	question[wire.HealthResponse](a, mux, calls, "Health", fromStore, a.health)
+	stream[wire.WatchResponse](a, mux, calls, "Watch", a.newWatch, watched)
+	stream[wire.ChangesResponse](a, mux, calls, "Changes", a.newChanges, changed)
+}
+
+// question serves a method with one answer, of the type R.
+func question[R, Q any, P message[Q]](a *API, mux, calls *http.ServeMux, method string, from source, f func(context.Context, *table.State, P) (*answer, error)) {
+	serve(a, mux, strings.ToLower(method), from, f)
+	procedure, options := a.callOptions(method)
+	calls.Handle(procedure, a.timed(connect.NewUnaryHandler(procedure, func(ctx context.Context, r *connect.Request[Q]) (*connect.Response[R], error) {
+		return call[Q, R](ctx, a, r, from, f)
+	}, options)))
+}
+
+// stream serves a method with a stream of events, which message converts to responses of a call.
+func stream[R, Q any, P streamRequest[Q]](a *API, mux, calls *http.ServeMux, method string, open opener[P], message func(*event) proto.Message) {
+	mux.HandleFunc("/api/v1/"+strings.ToLower(method), serveStream(a, open))
+	procedure, options := a.callOptions(method)
+	calls.Handle(procedure, a.timed(connect.NewServerStreamHandler(procedure, func(ctx context.Context, r *connect.Request[Q], to *connect.ServerStream[R]) error {
+		return send(ctx, a, P(r.Msg), open, &caller{api: a, stream: to.Conn(), message: message})
+	}, options)))
 }
 
 // source is where a question is answered from.

@@ -148,14 +148,11 @@ type event struct {
 	id   string // a reader resumes after this revision; empty if it cannot
 	content
 	names uint64 // version of the names that the cells were selected with
-	sent  *sent  // nil if no other reader gets the same event
-}
 
-// sent holds the encodings of an event, each made once for all readers.
-type sent struct {
+	// The encodings, each made once for all readers.
 	plain  lazily[[]byte]
-	packed lazily[*packed]
-	called lazily[*calledEvent]
+	gzip   lazily[*packed]
+	inCall lazily[*calledEvent]
 }
 
 // sentBytes is the approximate memory of a cell beside its text, for an event that is sent in all
@@ -318,7 +315,6 @@ func (w *subscription) share(t *turn, key askedEvent, f func() (*event, error)) 
 		if err != nil {
 			return nil, 0, err
 		}
-		e.sent = &sent{}
 		return e, e.size() + sentBytes*len(e.chosen), nil
 	})
 	if err != nil {
@@ -437,25 +433,18 @@ var past = time.Unix(1, 0)
 
 // sse is the event as bytes to send. The caller must not modify them.
 func (e *event) sse(s *rest.Schema) ([]byte, error) {
-	if e.sent != nil {
-		return e.sent.plain.get(func() ([]byte, error) { return e.appendSSE(s) })
-	}
-	return e.appendSSE(s)
+	return e.plain.get(func() ([]byte, error) { return e.appendSSE(s) })
 }
 
 // packed is the same in its form in gzip streams.
 func (e *event) packed(by *packer, s *rest.Schema) (*packed, error) {
-	pack := func() (*packed, error) {
+	return e.gzip.get(func() (*packed, error) {
 		b, err := e.sse(s)
 		if err != nil {
 			return nil, err
 		}
 		return by.pack(b)
-	}
-	if e.sent != nil {
-		return e.sent.packed.get(pack)
-	}
-	return pack()
+	})
 }
 
 func (e *event) appendSSE(s *rest.Schema) ([]byte, error) {
