@@ -21,7 +21,6 @@ import (
 type Client struct {
 	cfg         ClientConfig
 	log         *outbox.Log
-	incarnation uint64 // incarnation of this process
 	endpoints   []endpoint
 	provisional *provisionalSender
 	http        *http.Client
@@ -86,7 +85,6 @@ type ClientStats struct {
 	Failures      uint64 // failed pushes
 	SentBytes     uint64 // uncompressed
 	Collector     string // current one
-	Incarnation   uint64
 	LastAnswerNS  int64  // Unix ns; 0: none so far
 	DescribeParts uint64 // parts of descriptions that a collector has taken
 	Provisional   ProvisionalStats
@@ -130,10 +128,7 @@ func OpenClient(cfg ClientConfig) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open spool: %w", err)
 	}
-	if c.incarnation, err = nextIncarnation(cfg.Dir, cfg.Now()); err == nil {
-		err = c.openDescriptions()
-	}
-	if err != nil {
+	if err := c.openDescriptions(); err != nil {
 		c.log.Close()
 		return nil, fmt.Errorf("open spool: %w", err)
 	}
@@ -206,7 +201,7 @@ func (c *Client) Stats() ClientStats {
 	maps.Copy(s.Refused, c.stats.Refused)
 	maps.Copy(s.Lost, c.lost)
 	s.Waiting = logged.Waiting.Weight + uint64(c.pending.items())
-	s.Oldest, s.SpoolBytes, s.SpoolLimit, s.Incarnation = logged.Oldest, logged.Bytes, c.cfg.MaxBytes, c.incarnation
+	s.Oldest, s.SpoolBytes, s.SpoolLimit = logged.Oldest, logged.Bytes, c.cfg.MaxBytes
 	s.Collector = c.endpoints[c.current].url
 	s.Provisional = c.provisional.stats()
 	return s

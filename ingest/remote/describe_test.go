@@ -329,7 +329,7 @@ func startScripted(t *testing.T, answer func(c *Client, m *wire.PushRequest) (*w
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- client.Run(ctx) }()
-	return &exporterUnderTest{client, func() {
+	return &exporterUnderTest{client, incarnations.Add(1), func() {
 		cancel()
 		if err := errors.Join(<-done, client.Close()); err != nil {
 			t.Error(err)

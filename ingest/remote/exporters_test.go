@@ -126,7 +126,7 @@ func (e *exportersErrand) open(i int, logger *slog.Logger) (*Client, error) {
 
 // export writes the blocks of an exporter.
 func (e *exportersErrand) export(ctx context.Context, i int, c *Client, begin time.Time) error {
-	s, err := c.Stream("eth0")
+	s, err := c.StreamOf("eth0", uint64(time.Now().UnixNano()))
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -74,8 +75,11 @@ func callOfTest(e *exporter) *call {
 // exporterUnderTest is a client that runs until it is stopped.
 type exporterUnderTest struct {
 	*Client
-	stop func()
+	incarnation uint64 // of its streams, higher than those of earlier clients
+	stop        func()
 }
+
+var incarnations atomic.Uint64
 
 func clientConfig(t testing.TB, urls ...string) ClientConfig {
 	return ClientConfig{
@@ -110,12 +114,12 @@ func startClient(t testing.TB, cfg ClientConfig) *exporterUnderTest {
 		}
 	})
 	t.Cleanup(stop)
-	return &exporterUnderTest{c, stop}
+	return &exporterUnderTest{c, incarnations.Add(1), stop}
 }
 
 func (c *exporterUnderTest) stream(t testing.TB, name string) *Stream {
 	t.Helper()
-	s, err := c.Stream(name)
+	s, err := c.StreamOf(name, c.incarnation)
 	if err != nil {
 		t.Fatal(err)
 	}

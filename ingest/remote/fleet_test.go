@@ -202,7 +202,7 @@ func (f *fleet) writeAs(n, window, cells int, oracle *table.Memory, exporters ..
 		if err := e.stream.WriteBlock(f.Context(), b); err != nil {
 			f.Fatal(err)
 		}
-		b.Source = aggregate.Source{Producer: Producer(e.name, "eth0"), Incarnation: e.Stats().Incarnation, Epoch: b.Epoch}
+		b.Source = aggregate.Source{Producer: Producer(e.name, "eth0"), Incarnation: e.incarnation, Epoch: b.Epoch}
 		b.Seq = uint64(n) + 1
 		if err := oracle.WriteBlock(f.Context(), b); err != nil {
 			f.Fatal(err)
@@ -217,7 +217,7 @@ func (f *fleet) announce(window, cells int, oracle *table.Memory) {
 	at := f.windowStart(window).Truncate(time.Second)
 	for _, e := range f.exporters {
 		b := f.block(e, window, cells)
-		b.Source = aggregate.Source{Producer: Producer(e.name, "eth0"), Incarnation: e.Stats().Incarnation, Epoch: b.Epoch}
+		b.Source = aggregate.Source{Producer: Producer(e.name, "eth0"), Incarnation: e.incarnation, Epoch: b.Epoch}
 		oracle.WriteProvisional((*aggregate.Provisional)(b))
 	}
 	oracle.Publish()
@@ -237,7 +237,7 @@ func (f *fleet) announce(window, cells int, oracle *table.Memory) {
 			sent = time.Now()
 			for _, e := range f.exporters { // none of them waits for an answer
 				b := f.block(e, window, cells)
-				b.Incarnation = e.Stats().Incarnation
+				b.Incarnation = e.incarnation
 				e.WriteProvisional("eth0", (*aggregate.Provisional)(b))
 			}
 			return false
@@ -523,7 +523,7 @@ func TestFleetFailover(t *testing.T) {
 	}
 	// A peer that sends other rows under the identity of an existing block changes nothing.
 	forged := sharedMessage(t, 1, f.windowStart(0))
-	forged.Blocks[0].Producer, forged.Blocks[0].Block.Incarnation = Producer("host0-0", "eth0"), f.exporters[0].Stats().Incarnation
+	forged.Blocks[0].Producer, forged.Blocks[0].Block.Incarnation = Producer("host0-0", "eth0"), f.exporters[0].incarnation
 	for _, m := range f.members {
 		if answer, err := share(t, m.collector, "secret-of-evil", forged); err != nil || answer.GetOutcomes()[0] != wire.Outcome_OUTCOME_STORED {
 			t.Errorf("%v, %v", answer, err)

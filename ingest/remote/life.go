@@ -3,35 +3,9 @@ package remote
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
-	"time"
 )
-
-const incarnationFile = "incarnation"
-
-// nextIncarnation returns the incarnation of a new process for the spool in a folder: higher
-// than all before, and, if the folder was lost, higher than earlier ones by the clock.
-func nextIncarnation(dir string, now time.Time) (uint64, error) {
-	name := filepath.Join(dir, incarnationFile)
-	last := uint64(0)
-	text, err := os.ReadFile(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return 0, fmt.Errorf("read incarnation: %w", err)
-	default:
-		// A damaged file is no reason to stop: the clock then decides.
-		last, _ = strconv.ParseUint(strings.TrimSpace(string(text)), 10, 63)
-	}
-	next := max(last+1, uint64(max(now.UnixNano(), 1)))
-	return next, writeFile(name, []byte(strconv.FormatUint(next, 10)+"\n"))
-}
 
 // unfinished is the suffix of a file that writeFile has not renamed yet.
 const unfinished = ".new"

@@ -38,7 +38,9 @@ func TestRecords(t *testing.T) {
 	d, now := testDescription(), time.Now()
 	for range 2 {
 		for _, tell := range []func() error{
-			func() error { return st.Begin(t.Context(), d.Epoch()) },
+			func() error {
+				return st.record(d.Epoch(), &wire.Record{What: &wire.Record_Begin{Begin: &wire.Begin{}}})
+			},
 			func() error { return st.WriteBlock(t.Context(), testBlock(newRand(t, 1), now, 10)) },
 			func() error { return st.Tap(t.Context(), d.Epoch(), validTap(now)) },
 			func() error { return st.Gap(t.Context(), d.Epoch(), validGap(now)) },

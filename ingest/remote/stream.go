@@ -59,10 +59,6 @@ var errUndescribed = errors.New("no description of the block's epoch: call Descr
 // errEnded is the error for calls after Close.
 var errEnded = errors.New("exporter is closed")
 
-// Stream returns the stream of this name, and adds it if it is new. CheckStream says which
-// names are valid. The stream's blocks have this process's incarnation.
-func (c *Client) Stream(name string) (*Stream, error) { return c.StreamOf(name, c.incarnation) }
-
 // CheckStream validates the name of a stream.
 func CheckStream(name string) error {
 	if name == "" || len(name) > maxStreamBytes {
@@ -74,8 +70,9 @@ func CheckStream(name string) error {
 	return nil
 }
 
-// StreamOf is Stream with a given incarnation, not 0. Only one process may write blocks of an
-// incarnation; others may report its gaps.
+// StreamOf returns the stream of this name and incarnation, not 0, and adds it if it is new.
+// CheckStream says which names are valid. Only one process may write blocks of an incarnation;
+// others may report its gaps.
 func (c *Client) StreamOf(name string, incarnation uint64) (*Stream, error) {
 	if incarnation == 0 {
 		return nil, errors.New("stream: expected an incarnation")

@@ -54,7 +54,7 @@ func exports(t *testing.T, url string, d remote.Description) {
 	if err := c.Describe(d); err != nil {
 		t.Fatal(err)
 	}
-	s, err := c.Stream("eth0")
+	s, err := c.StreamOf("eth0", uint64(time.Now().UnixNano()))
 	if err != nil {
 		t.Fatal(err)
 	}
