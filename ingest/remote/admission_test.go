@@ -112,7 +112,7 @@ func TestNotListed(t *testing.T) {
 		}
 	}
 	st := s.Stats()
-	if st.Unauthenticated.Refused[ReasonNotListed] != 3 || len(st.Exporters) != 2 {
+	if st.Unauthenticated.Refused[Reason(edge.NotListed)] != 3 || len(st.Exporters) != 2 {
 		t.Errorf("%+v, want 3 refused; exporters %+v", st.Unauthenticated.Refused, st.Exporters)
 	}
 	if text := log.String(); !strings.Contains(text, "reason=not_listed") || !strings.Contains(text, `subject="CN=rack2-b"`) {
@@ -276,7 +276,7 @@ func TestRemovedExporters(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.peer("collector2", &s.limits)
+	s.client("collector2", &s.limits, true)
 	names := func(list []ExporterStats) (text string) {
 		for _, e := range list {
 			text += e.Name + " "
@@ -348,7 +348,7 @@ func TestForeignOrigin(t *testing.T) {
 		}
 		answer.Body.Close()
 		transport.CloseIdleConnections()
-		refused := s.Stats().Unauthenticated.Refused[ReasonForeignOrigin]
+		refused := s.Stats().Unauthenticated.Refused[Reason(edge.ForeignOrigin)]
 		if good := tc.want == http.StatusOK; answer.StatusCode != tc.want || (l.taken() == 1) != good || (refused == 0) != good {
 			t.Errorf("%+v: %d, %d blocks stored, %d counted", tc, answer.StatusCode, l.taken(), refused)
 		}
@@ -451,7 +451,7 @@ func TestWrongBesideGood(t *testing.T) {
 	}
 	// An HTTP/2 client dials again if the alert arrives before its request is written, so a
 	// push may be refused on two connections.
-	if st := s.Stats().Unauthenticated.Refused; st[ReasonUnknownToken] != seconds*each || st[ReasonForeignCertificate] < seconds*each {
+	if st := s.Stats().Unauthenticated.Refused; st[Reason(edge.UnknownToken)] != seconds*each || st[Reason(edge.ForeignCertificate)] < seconds*each {
 		t.Errorf("refused %+v", st)
 	}
 }

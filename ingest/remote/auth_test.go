@@ -51,13 +51,13 @@ func TestCertificates(t *testing.T) {
 		{"common name", ca.Issue("host1", hour), "host1", 0, ""},
 		{"URI", ca.Issue("x", hour, edgetest.WithURI("spiffe://dc/host2")), "spiffe://dc/host2", 0, ""},
 		{"DNS name", ca.Issue("x", hour, func(c *x509.Certificate) { c.DNSNames = []string{"host3.dc"} }), "host3.dc", 0, ""},
-		{"expired", ca.Issue("late", time.Now().Add(-time.Minute)), "", ReasonExpiredCertificate, "CN=late"},
-		{"foreign", foreign.Issue("stranger", hour), "", ReasonForeignCertificate, "CN=stranger"},
+		{"expired", ca.Issue("late", time.Now().Add(-time.Minute)), "", Reason(edge.ExpiredCertificate), "CN=late"},
+		{"foreign", foreign.Issue("stranger", hour), "", Reason(edge.ForeignCertificate), "CN=stranger"},
 		{"for servers", ca.Issue("server", hour, func(c *x509.Certificate) {
 			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-		}), "", ReasonForeignCertificate, "CN=server"},
-		{"nameless", ca.Issue("", hour), "", ReasonNamelessCertificate, "address=127.0.0.1"},
-		{"none", edge.TLSFiles{CA: ca.File}, "", ReasonNoCredential, "address=127.0.0.1"},
+		}), "", Reason(edge.ForeignCertificate), "CN=server"},
+		{"nameless", ca.Issue("", hour), "", Reason(edge.NamelessCertificate), "address=127.0.0.1"},
+		{"none", edge.TLSFiles{CA: ca.File}, "", Reason(edge.NoCredential), "address=127.0.0.1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l, log := newLedger(), &logBuffer{}
@@ -110,7 +110,7 @@ func TestCertificateExpiresOnConnection(t *testing.T) {
 	if _, err := c.push(t.Context(), nil); connect.CodeOf(err) != connect.CodeUnauthenticated {
 		t.Errorf("%v, want unauthenticated", err)
 	}
-	if n := s.Stats().Unauthenticated.Refused[ReasonExpiredCertificate]; n != 1 {
+	if n := s.Stats().Unauthenticated.Refused[Reason(edge.ExpiredCertificate)]; n != 1 {
 		t.Errorf("%d counted as expired, want 1", n)
 	}
 }
@@ -142,7 +142,7 @@ func TestTokens(t *testing.T) {
 	if err := try("good", "host2"); connect.CodeOf(err) != connect.CodePermissionDenied {
 		t.Errorf("forged: %v", err)
 	}
-	for secret, reason := range map[string]Reason{"bad": ReasonUnknownToken, "old": ReasonExpiredToken} {
+	for secret, reason := range map[string]Reason{"bad": Reason(edge.UnknownToken), "old": Reason(edge.ExpiredToken)} {
 		if err := try(secret, ""); connect.CodeOf(err) != connect.CodeUnauthenticated || !errorSays(err, edge.ErrToken) || s.Stats().Unauthenticated.Refused[reason] != 1 {
 			t.Errorf("%s: %v, %+v", secret, err, s.Stats().Unauthenticated)
 		}
@@ -279,7 +279,7 @@ func TestRotation(t *testing.T) {
 		t.Error("the old authority still vouches for new connections")
 	}
 	_, _ = io.ReadAll(raw) // until the collector cuts it
-	if n := s.Stats().Unauthenticated.Refused[ReasonForeignCertificate]; n < 2 {
+	if n := s.Stats().Unauthenticated.Refused[Reason(edge.ForeignCertificate)]; n < 2 {
 		t.Errorf("%d foreign certificates counted", n)
 	}
 }

@@ -2,11 +2,12 @@ package remote
 
 import (
 	"log/slog"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/ingest/retry"
+	"github.com/csigscope/csigscope/ingest/wire"
 )
 
 // Counts holds the outcomes of exporters' items: blocks and batches of observations. When no
@@ -39,32 +40,52 @@ type Counts struct {
 	Rejected uint64
 }
 
-// counts are the Counts of one exporter, or of unidentified clients.
+// counts are the Counts of one exporter, or of unidentified clients. They are safe for concurrent
+// use.
 type counts struct {
-	requests, bytes, items, observed                          atomic.Uint64
-	provisional, provisionalRows                              atomic.Uint64
-	stored, storedRows, storedObservations                    atomic.Uint64
-	overflowRows, overflowObservations                        atomic.Uint64
-	storedFlows, overflowFlows, storedFindings                atomic.Uint64
-	repeated, undescribed, retried, refusedItems, rejectedObs atomic.Uint64
-	refused                                                   [NumReasons]atomic.Uint64
-	throttles                                                 [NumReasons]retry.LogThrottle
+	mu        sync.Mutex
+	counted   Counts // guarded by mu
+	throttles [NumReasons]retry.LogThrottle
 }
 
 func (c *counts) snapshot() Counts {
-	out := Counts{
-		Requests: c.requests.Load(), Bytes: c.bytes.Load(), Items: c.items.Load(), Observed: c.observed.Load(),
-		StoredItems: c.stored.Load(), StoredRows: c.storedRows.Load(), StoredObservations: c.storedObservations.Load(),
-		StoredFindings: c.storedFindings.Load(), OverflowRows: c.overflowRows.Load(), OverflowObservations: c.overflowObservations.Load(),
-		StoredFlows: c.storedFlows.Load(), OverflowFlows: c.overflowFlows.Load(),
-		RepeatedItems: c.repeated.Load(), UndescribedItems: c.undescribed.Load(), RetriedItems: c.retried.Load(),
-		RefusedItems: c.refusedItems.Load(), Rejected: c.rejectedObs.Load(),
-		Provisional: c.provisional.Load(), ProvisionalRows: c.provisionalRows.Load(),
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.counted
+}
+
+// add changes the counts.
+func (c *counts) add(change func(*Counts)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(&c.counted)
+}
+
+// count counts an item by its outcome. Counts of observations saturate, because exporters choose
+// the numbers.
+func (c *Counts) count(it *item) {
+	c.Items++
+	c.Observed = aggregate.AddSat(c.Observed, it.observed)
+	switch it.outcome {
+	case wire.Outcome_OUTCOME_STORED:
+		c.StoredItems++
+		c.StoredRows += it.rows
+		c.StoredObservations = aggregate.AddSat(c.StoredObservations, it.observed)
+		c.OverflowRows += it.folded
+		c.OverflowObservations = aggregate.AddSat(c.OverflowObservations, it.foldedObservations)
+		c.StoredFlows += it.flows
+		c.OverflowFlows += it.foldedFlows
+		c.StoredFindings += it.findings
+		c.Rejected += it.rejected
+	case wire.Outcome_OUTCOME_REPEAT:
+		c.RepeatedItems++
+	case wire.Outcome_OUTCOME_UNDESCRIBED:
+		c.UndescribedItems++
+	case wire.Outcome_OUTCOME_UNSPECIFIED:
+		c.RetriedItems++
+	default:
+		c.RefusedItems++
 	}
-	for i := range c.refused {
-		out.Refused[i] = c.refused[i].Load()
-	}
-	return out
 }
 
 // Merge adds the counts of another exporter.
@@ -93,19 +114,13 @@ func (c *Counts) Merge(o *Counts) {
 	}
 }
 
-// countUp adds to a counter of observations. It saturates, because exporters choose the
-// numbers.
-func countUp(c *atomic.Uint64, n uint64) {
-	for {
-		before := c.Load()
-		if c.CompareAndSwap(before, aggregate.AddSat(before, n)) {
-			return
-		}
-	}
-}
-
 // refuse counts a refusal and logs it at a limited rate.
 func (c *counts) refuse(logger *slog.Logger, now time.Time, message string, r Reason, attrs ...slog.Attr) {
-	c.refused[r].Add(1)
+	c.refused(r, 1)
 	c.throttles[r].Warn(logger, now, message, append([]slog.Attr{slog.String("reason", r.String())}, attrs...)...)
+}
+
+// refused counts refusals that are not logged.
+func (c *counts) refused(r Reason, n uint64) {
+	c.add(func(c *Counts) { c.Refused[r] += n })
 }

@@ -55,7 +55,7 @@ func (s *Server) dispute(e *exporter, refused []refusal) {
 	if len(refused) == 0 {
 		return
 	}
-	e.counts.refused[ReasonContested].Add(uint64(len(refused) - 1))
+	e.counts.refused(ReasonContested, uint64(len(refused)-1))
 	s.refuse(e, ReasonContested, slog.Int("names", len(refused)), slog.String("first", edge.Truncated(titleOf(&refused[0].Name))),
 		slog.String("held_by", holderOf(refused[0].holder)),
 		slog.String("hint", "rows are stored under the earlier description; csigscope schema unpin takes the next description"))

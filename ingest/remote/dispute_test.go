@@ -38,7 +38,7 @@ func describing(t *testing.T, d Description, seq uint64) *wire.PushRequest {
 // pushAs passes a request to the collector as an exporter of that name.
 func pushAs(t *testing.T, s *collector, name string, m *wire.PushRequest) {
 	t.Helper()
-	e := s.exporter(name, &s.limits)
+	e := s.client(name, &s.limits, false)
 	defer e.inFlight.Add(-1)
 	answer, err := s.take(t.Context(), callOfTest(e), m)
 	if err != nil || len(answer.GetOutcomes()) != 1 || answer.GetOutcomes()[0] != wire.Outcome_OUTCOME_STORED {
@@ -205,7 +205,7 @@ func TestNamesWaitForTheDisk(t *testing.T) {
 	l.mu.Lock()
 	l.fails = errors.New("disk full")
 	l.mu.Unlock()
-	e := s.exporter("host1", &s.limits)
+	e := s.client("host1", &s.limits, false)
 	defer e.inFlight.Add(-1)
 	for range 2 {
 		answer, err := s.take(t.Context(), callOfTest(e), describing(t, testDescription(), 1))
@@ -303,9 +303,9 @@ func TestForgottenNamesAreArbitrated(t *testing.T) {
 		}
 	}
 	refusedOf := func(name string) uint64 {
-		e := s.exporter(name, &s.limits)
+		e := s.client(name, &s.limits, false)
 		defer e.inFlight.Add(-1)
-		return e.counts.refused[ReasonContested].Load()
+		return e.counts.snapshot().Refused[ReasonContested]
 	}
 	for n := range uint64(3) {
 		forget()
@@ -346,7 +346,7 @@ func TestDisputesOfOneExporterLeaveRoom(t *testing.T) {
 	first, other := testDescription(), rewritten()
 	pushAs(t, s, "host2", describing(t, other, 1))
 	s.contested(namesOf(other.toWire(), "host2")[0], namesOf(first.toWire(), "host1")[0])
-	greedy := s.exporter("greedy", &s.limits)
+	greedy := s.client("greedy", &s.limits, false)
 	defer greedy.inFlight.Add(-1)
 	var refused []refusal
 	for _, n := range namesOf(manyNames("greedy", 0, 2*maxDisputes), "greedy") {

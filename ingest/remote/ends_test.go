@@ -87,7 +87,7 @@ func distantServer(t *testing.T) (*Server, *distant, context.CancelFunc) {
 // handIn passes an exporter's request as ServeHTTP does, and returns the time it took.
 func handIn(t *testing.T, s *Server, exporter string, m *wire.PushRequest) (*wire.PushResponse, time.Duration, error) {
 	t.Helper()
-	e, began := s.exporter(exporter, &s.limits), time.Now()
+	e, began := s.client(exporter, &s.limits, false), time.Now()
 	defer e.inFlight.Add(-1)
 	ctx, cancel := context.WithTimeout(t.Context(), s.cfg.Timeout)
 	defer cancel()
@@ -227,7 +227,7 @@ func TestClientsThatLeave(t *testing.T) {
 		for i, m := range []*wire.PushRequest{pushOf(t, "eth0", 2, newEndRecord()), pushOf(t, "eth1", 1), both} {
 			ctx, hangUp := context.WithCancel(t.Context())
 			time.AfterFunc(time.Second, hangUp)
-			e := s.exporter("a", &s.limits)
+			e := s.client("a", &s.limits, false)
 			_, err := s.take(ctx, callOfTest(e), m)
 			e.inFlight.Add(-1)
 			if r := s.Stats().Total.Refused; r[ReasonLeft] != uint64(i+1) || r[ReasonSink]+r[ReasonEnds] != 0 {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/csigscope/csigscope/ingest/wire"
 )
 
 // exporter is a collector's state of one identity, an exporter's or a peer's. Limits bound its
@@ -114,15 +116,17 @@ type blockID struct {
 }
 
 // enter finds or adds the incarnation of an item, and takes the item's number unless that is 0, as
-// of a record. finish must follow if a number is seqNew. It returns the producers of the streams that
-// gave way to a new one, and false if there is no room for it.
-func (e *exporter) enter(at blockID, now time.Time) (state seqState, gone []uint64, ok bool) {
+// of a record. finish must follow if the outcome of a number is OUTCOME_STORED. It returns the
+// producers of the streams that gave way to a new one; without room for it, the outcome is
+// OUTCOME_STREAMS.
+func (e *exporter) enter(at blockID, now time.Time) (o wire.Outcome, gone []uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := e.streams[at.producer]
 	if s == nil {
+		var ok bool
 		if gone, ok = e.makeRoom(now); !ok {
-			return 0, gone, false
+			return wire.Outcome_OUTCOME_STREAMS, gone
 		}
 		s = &stream{}
 		e.streams[at.producer] = s
@@ -130,15 +134,15 @@ func (e *exporter) enter(at blockID, now time.Time) (state seqState, gone []uint
 	s.used, s.ended = now, false
 	l := s.incarnation(at.incarnation)
 	if l == nil {
-		return seqStale, gone, true
+		return wire.Outcome_OUTCOME_STALE, gone
 	}
 	if l.used = now; l.began.IsZero() {
 		l.began = now
 	}
 	if at.seq == 0 {
-		return seqNew, gone, true
+		return wire.Outcome_OUTCOME_STORED, gone
 	}
-	return l.dedup.begin(at.seq), gone, true
+	return l.dedup.begin(at.seq), gone
 }
 
 // makeRoom makes room for a stream. At the limit the streams that were used least recently give way, if
@@ -200,7 +204,7 @@ func (e *exporter) overtaken(at blockID, window int64, now time.Time, ahead time
 	return time.Time{}
 }
 
-// finish ends the work on an item whose number enter returned as new. A batch of which the sink
+// finish ends the work on an item whose number enter took. A batch of which the sink
 // has rows is kept until it is sent again.
 func (e *exporter) finish(it *item, durable bool) {
 	e.mu.Lock()

@@ -64,7 +64,7 @@ func (p *push) checkFindings(it *item, m *wire.Record) error {
 // refuseFindings counts and logs the findings removed from a stored record.
 func (p *push) refuseFindings(it *item, r Reason, n uint64) {
 	if n > 0 {
-		p.e.counts.refused[r].Add(n - 1)
+		p.e.counts.refused(r, n-1)
 		p.refuse(p.e, r, slog.String("stream", edge.Truncated(it.stream)), slog.Uint64("findings", n))
 	}
 }

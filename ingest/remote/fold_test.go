@@ -126,32 +126,35 @@ func TestWithoutSamples(t *testing.T) {
 func TestSeqs(t *testing.T) {
 	rng := newRand(t, 5)
 	var s dedupWindow
-	taken := map[uint64]seqState{}
+	taken := map[uint64]wire.Outcome{}
 	top := uint64(0)
 	for range 20000 {
 		n := max(1, top+rng.Uint64N(60)-min(top, rng.Uint64N(1300)))
 		if rng.IntN(500) == 0 {
 			n = top + rng.Uint64N(5000)
 		}
-		want := taken[n]
-		if n <= top && top-n >= maxInFlightBlocks {
-			want = seqStale
+		want, known := taken[n]
+		switch {
+		case n <= top && top-n >= maxInFlightBlocks:
+			want = wire.Outcome_OUTCOME_STALE
+		case !known:
+			want = wire.Outcome_OUTCOME_STORED
 		}
 		if got := s.begin(n); got != want {
-			t.Fatalf("%d of %d: state %d, want %d", n, top, got, want)
+			t.Fatalf("%d of %d: %s, want %s", n, top, got, want)
 		}
 		top = max(top, n)
-		if want != seqNew {
+		if want != wire.Outcome_OUTCOME_STORED {
 			continue
 		}
-		taken[n] = seqBusy
+		taken[n] = wire.Outcome_OUTCOME_UNSPECIFIED
 		switch rng.IntN(4) {
 		case 0:
 			s.end(n, false)
-			taken[n] = seqNew
+			taken[n] = wire.Outcome_OUTCOME_STORED
 		case 1, 2:
 			s.end(n, true)
-			taken[n] = seqRepeat
+			taken[n] = wire.Outcome_OUTCOME_REPEAT
 		}
 	}
 }

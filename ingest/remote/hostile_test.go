@@ -115,7 +115,7 @@ func TestFlippedBits(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go s.announces.run(ctx)
-	e := s.exporter("tester", &s.limits)
+	e := s.client("tester", &s.limits, false)
 	whole := encode(t, validRequest(t, 1))
 	for n := range whole {
 		for bit := range 8 {

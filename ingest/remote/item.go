@@ -88,13 +88,20 @@ func invalid(err error) verdict {
 func (p *push) add(it *item, v verdict) {
 	it.outcome = v.outcome
 	p.items = append(p.items, it)
-	if r, refused := outcomeReasons[v.outcome]; refused {
-		attrs := []slog.Attr{slog.String("stream", edge.Truncated(it.stream)), slog.Uint64("incarnation", it.at.incarnation), slog.Uint64("seq", it.at.seq)}
-		if v.err != nil {
-			attrs = append(attrs, slog.String("error", edge.Truncated(v.err.Error())))
-		}
-		p.refuse(p.e, r, attrs...)
+	p.refuseItem(it, v, slog.Uint64("incarnation", it.at.incarnation), slog.Uint64("seq", it.at.seq))
+}
+
+// refuseItem counts and logs an item if its outcome is a refusal.
+func (p *push) refuseItem(it *item, v verdict, attrs ...slog.Attr) {
+	r, refused := outcomeReasons[v.outcome]
+	if !refused {
+		return
 	}
+	attrs = append([]slog.Attr{slog.String("stream", edge.Truncated(it.stream))}, attrs...)
+	if v.err != nil {
+		attrs = append(attrs, slog.String("error", edge.Truncated(v.err.Error())))
+	}
+	p.refuse(p.e, r, attrs...)
 }
 
 // checkBlock decides whether a block is stored, and prepares it.

@@ -13,7 +13,7 @@ import (
 func pushBlocks(t *testing.T, s *Server, list ...*wire.Block) []wire.Outcome {
 	t.Helper()
 	d := testDescription()
-	e := s.exporter("host1", &s.limits)
+	e := s.client("host1", &s.limits, false)
 	defer e.inFlight.Add(-1)
 	m := &wire.PushRequest{Descriptions: []*wire.Description{d.toWire()}, Blocks: list}
 	answer, err := s.take(t.Context(), callOfTest(e), m)
@@ -116,7 +116,7 @@ func TestTrueCountsAreNeverRefused(t *testing.T) {
 			l.mu.Unlock()
 		}
 		d := testDescription()
-		e := s.exporter("host1", &s.limits)
+		e := s.client("host1", &s.limits, false)
 		m := &wire.PushRequest{Descriptions: []*wire.Description{d.toWire()}, Blocks: []*wire.Block{numbered(list[i].Clone(), 1, uint64(i)+1, before[i])}}
 		answer, err := s.take(t.Context(), callOfTest(e), m)
 		e.inFlight.Add(-1)
@@ -250,7 +250,7 @@ func TestKeptOfGoneStream(t *testing.T) {
 		if got := pushBlocks(t, s.Server, m); got[0] != wire.Outcome_OUTCOME_STORED {
 			t.Errorf("%s: %v", stream, got)
 		}
-		if _, err := s.take(t.Context(), callOfTest(s.exporter("host1", &s.limits)), &wire.PushRequest{Records: []*wire.Record{end}}); err != nil {
+		if _, err := s.take(t.Context(), callOfTest(s.client("host1", &s.limits, false)), &wire.PushRequest{Records: []*wire.Record{end}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -154,24 +154,10 @@ func setDefault[T comparable](field *T, value T) {
 	*field = cmp.Or(*field, value)
 }
 
-// Reason says why something was refused.
+// Reason says why something was refused. Those below edge.NumReasons are the edge's.
 type Reason uint8
 
-// The reasons. Those before ReasonForged concern unidentified clients.
-const (
-	ReasonNoCredential        = Reason(edge.NoCredential)
-	ReasonUnknownToken        = Reason(edge.UnknownToken)
-	ReasonExpiredToken        = Reason(edge.ExpiredToken)
-	ReasonForeignCertificate  = Reason(edge.ForeignCertificate)
-	ReasonExpiredCertificate  = Reason(edge.ExpiredCertificate)
-	ReasonNamelessCertificate = Reason(edge.NamelessCertificate)
-	ReasonNotListed           = Reason(edge.NotListed)
-	ReasonConnections         = Reason(edge.TooManyConns)
-	ReasonHandshake           = Reason(edge.Handshake)
-	ReasonForeignOrigin       = Reason(edge.ForeignOrigin)
-)
-
-// Further reasons follow those of the edge.
+// The other reasons. Those before ReasonForged concern unidentified clients.
 const (
 	ReasonExporters Reason = Reason(edge.NumReasons) + iota // too many exporters
 

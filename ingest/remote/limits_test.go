@@ -206,7 +206,7 @@ func TestManyWaitForDisk(t *testing.T) {
 		}()
 	}
 	wait(t, "all are written", func() bool { return l.taken() == hosts })
-	e := s.exporter("tester", &s.limits)
+	e := s.client("tester", &s.limits, false)
 	wait(t, "all wait", func() bool { return len(e.working) == 0 })
 	if n := e.held.Load(); n != hosts*(requestBytes+itemBytes+keptBytes) || s.buffered.Load() != n {
 		t.Errorf("they hold %d bytes, of %d in all, want %d", n, s.buffered.Load(), hosts*(requestBytes+itemBytes+keptBytes))
@@ -244,12 +244,12 @@ func TestStreamsAndExporters(t *testing.T) {
 	}
 	s.mu.Unlock()
 	// Idle exporters make room; busy ones do not.
-	a := s.exporter("a", &s.limits)
-	if a == nil || s.exporter("b", &s.limits) == nil || s.exporter("c", &s.limits) != nil {
+	a := s.client("a", &s.limits, false)
+	if a == nil || s.client("b", &s.limits, false) == nil || s.client("c", &s.limits, false) != nil {
 		t.Error("expected room for one beside the one that is at work")
 	}
 	a.inFlight.Add(-1)
-	if s.exporter("c", &s.limits) == nil {
+	if s.client("c", &s.limits, false) == nil {
 		t.Error("expected the silent one to give way")
 	}
 	if st := s.Stats(); st.Forgotten != 2 || st.Total.StoredItems != 3 || st.Gone.StoredItems != 3 || len(st.Exporters)+len(st.Removed) != 2 {
@@ -354,8 +354,8 @@ func TestBusyStreamsStay(t *testing.T) {
 		if step.finished {
 			e.finish(busy, true)
 		}
-		if _, gone, ok := e.enter(step.at, now); len(gone) != step.gone || ok != step.ok {
-			t.Errorf("%+v: %d gave way, %t", step, len(gone), ok)
+		if o, gone := e.enter(step.at, now); len(gone) != step.gone || (o != wire.Outcome_OUTCOME_STREAMS) != step.ok {
+			t.Errorf("%+v: %d gave way, %s", step, len(gone), o)
 		}
 		now = now.Add(streamSilence)
 	}

@@ -302,37 +302,29 @@ func (c *Client) besideLoss(number uint64) []missingKey {
 	return keys
 }
 
-// seqState is the state of a number.
-type seqState uint8
-
-const (
-	seqNew    seqState = iota
-	seqBusy            // taken but not durable yet
-	seqRepeat          // durable
-	seqStale           // older than the remembered ones
-)
-
 // dedupWindow remembers the latest numbers of an incarnation. The zero value has seen none.
 type dedupWindow struct {
 	top        uint64
 	busy, done [maxInFlightBlocks / 64]uint64 // by number modulo maxInFlightBlocks
 }
 
-// begin takes a new number; end must follow.
-func (s *dedupWindow) begin(n uint64) seqState {
+// begin takes a new number and returns OUTCOME_STORED; end must follow. Otherwise the number is
+// older than the remembered ones (OUTCOME_STALE), durable (OUTCOME_REPEAT), or taken and not
+// durable yet (OUTCOME_UNSPECIFIED).
+func (s *dedupWindow) begin(n uint64) wire.Outcome {
 	word, bit := bitOf(n)
 	switch {
 	case n > s.top:
 		s.advance(n)
 	case s.top-n >= maxInFlightBlocks:
-		return seqStale
+		return wire.Outcome_OUTCOME_STALE
 	case s.done[word]&bit != 0:
-		return seqRepeat
+		return wire.Outcome_OUTCOME_REPEAT
 	case s.busy[word]&bit != 0:
-		return seqBusy
+		return wire.Outcome_OUTCOME_UNSPECIFIED
 	}
 	s.busy[word] |= bit
-	return seqNew
+	return wire.Outcome_OUTCOME_STORED
 }
 
 // end records whether the number is durable; otherwise it may be taken again.

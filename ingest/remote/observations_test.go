@@ -237,7 +237,7 @@ func TestObservationsAcrossReload(t *testing.T) {
 			cfg.Logger, cfg.Observations = nil, observing(t)
 			s := startCollector(t, cfg, sink, "")
 			push := func(ctx context.Context, m *wire.Observations) (wire.Outcome, error) {
-				e := s.exporter("tester", s.admitted.Load().of("tester"))
+				e := s.client("tester", s.admitted.Load().of("tester"), false)
 				defer e.inFlight.Add(-1)
 				answer, err := s.take(ctx, callOfTest(e), &wire.PushRequest{Observations: []*wire.Observations{proto.CloneOf(m)}})
 				if err != nil {
@@ -329,7 +329,7 @@ func TestObservationsAreWrittenOnce(t *testing.T) {
 	s := startCollector(t, cfg, sink, "")
 	m := observationsToWire(observations(t, 1, 100))
 	m.Stream, m.Incarnation, m.Seq = "nic", 1, 1
-	e := s.exporter("tester", s.admitted.Load().of("tester"))
+	e := s.client("tester", s.admitted.Load().of("tester"), false)
 	defer e.inFlight.Add(-1)
 	push := func() error {
 		_, err := s.take(t.Context(), callOfTest(e), &wire.PushRequest{Observations: []*wire.Observations{proto.CloneOf(m)}})

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/ingest/edge"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -29,30 +28,22 @@ func (p *push) takeProvisional(list []*wire.Provisional, to aggregate.Provisiona
 		it := blockItem(m.GetBlock())
 		rows := len(m.GetBlock().GetSignal())
 		if !p.e.provisional.AllowN(p.now(), rows) {
-			p.e.counts.refused[ReasonProvisional].Add(1)
+			p.e.counts.refused(ReasonProvisional, 1)
 			continue
 		}
 		v := p.checkProvisional(it, m, f)
-		if r, refused := outcomeReasons[v.outcome]; refused {
-			p.refuseProvisional(it, r, v.err)
-		}
+		p.refuseItem(it, v, slog.Bool("provisional", true))
 		switch v.outcome {
 		case wire.Outcome_OUTCOME_STORED:
-			p.e.counts.provisional.Add(1)
-			p.e.counts.provisionalRows.Add(uint64(it.blocks[0].Len()))
+			p.e.counts.add(func(c *Counts) {
+				c.Provisional++
+				c.ProvisionalRows += uint64(it.blocks[0].Len())
+			})
 			to.WriteProvisional((*aggregate.Provisional)(it.blocks[0]))
 		case wire.Outcome_OUTCOME_UNDESCRIBED:
-			p.e.counts.refused[ReasonProvisional].Add(1)
+			p.e.counts.refused(ReasonProvisional, 1)
 		}
 	}
-}
-
-func (p *push) refuseProvisional(it *item, r Reason, err error) {
-	attrs := []slog.Attr{slog.String("stream", edge.Truncated(it.stream)), slog.Bool("provisional", true)}
-	if err != nil {
-		attrs = append(attrs, slog.String("error", edge.Truncated(err.Error())))
-	}
-	p.refuse(p.e, r, attrs...)
 }
 
 // checkProvisional validates rows like a block and prepares them for live views. It takes no

@@ -20,16 +20,26 @@ type service struct{ *Server }
 
 // Push implements wire.IngestServiceHandler.
 func (s service) Push(ctx context.Context, r *connect.Request[wire.PushRequest]) (*connect.Response[wire.PushResponse], error) {
+	return answer(ctx, r, s.take)
+}
+
+// Share implements wire.IngestServiceHandler.
+func (s service) Share(ctx context.Context, r *connect.Request[wire.ShareRequest]) (*connect.Response[wire.ShareResponse], error) {
+	return answer(ctx, r, s.takeShared)
+}
+
+// answer passes the decoded request of an identified client to take.
+func answer[Q, R any](ctx context.Context, r *connect.Request[Q], take func(context.Context, *call, *Q) (*R, error)) (*connect.Response[R], error) {
 	c := callOf(ctx)
 	if c == nil {
 		return nil, unauthenticated(edge.ErrNone)
 	}
 	c.decoded = true
-	answer, err := s.take(ctx, c, r.Msg)
+	m, err := take(ctx, c, r.Msg)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(answer), nil
+	return connect.NewResponse(m), nil
 }
 
 // push is the processing of one request.
@@ -270,7 +280,6 @@ func (p *push) writeItem(ctx context.Context, it *item) error {
 
 // finish counts the items and completes the answer.
 func (p *push) finish(durable bool) {
-	c := &p.e.counts
 	for _, it := range p.items {
 		if it.outcome == wire.Outcome_OUTCOME_STORED && !durable {
 			it.outcome = wire.Outcome_OUTCOME_UNSPECIFIED
@@ -278,37 +287,17 @@ func (p *push) finish(durable bool) {
 		if it.began {
 			p.e.finish(it, it.outcome == wire.Outcome_OUTCOME_STORED)
 		}
-		if it.outcome != wire.Outcome_OUTCOME_STORED {
-			for _, counted := range it.kept {
-				p.kept.release(counted.windowKey, it.at.incarnation, counted.rows)
-			}
-		}
-		c.items.Add(1)
-		countUp(&c.observed, it.observed)
-		switch it.outcome {
-		case wire.Outcome_OUTCOME_STORED:
+		p.e.counts.add(func(c *Counts) { c.count(it) })
+		if it.outcome == wire.Outcome_OUTCOME_STORED {
 			if it.record.GetEnd() != nil {
 				p.e.end(it.at, it.epoch)
 			}
-			c.stored.Add(1)
-			c.storedRows.Add(it.rows)
-			countUp(&c.storedObservations, it.observed)
-			c.overflowRows.Add(it.folded)
-			c.storedFlows.Add(it.flows)
-			c.overflowFlows.Add(it.foldedFlows)
-			c.storedFindings.Add(it.findings)
 			p.refuseFindings(it, ReasonFuture, it.futureFindings)
 			p.refuseFindings(it, ReasonPast, it.pastFindings)
-			countUp(&c.overflowObservations, it.foldedObservations)
-			c.rejectedObs.Add(it.rejected)
-		case wire.Outcome_OUTCOME_REPEAT:
-			c.repeated.Add(1)
-		case wire.Outcome_OUTCOME_UNDESCRIBED:
-			c.undescribed.Add(1)
-		case wire.Outcome_OUTCOME_UNSPECIFIED:
-			c.retried.Add(1)
-		default:
-			c.refusedItems.Add(1)
+		} else {
+			for _, counted := range it.kept {
+				p.kept.release(counted.windowKey, it.at.incarnation, counted.rows)
+			}
 		}
 		p.answer.Outcomes = append(p.answer.Outcomes, it.outcome)
 	}

@@ -53,17 +53,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, unauthenticated(err))
 		return
 	}
-	var e *exporter
 	in := s.admitted.Load()
-	switch limits := in.of(client.Name); {
-	case slices.Contains(in.peers, client.Name):
-		e = s.peer(client.Name, &in.peer)
-	case limits == nil: // removed from the list a moment ago
+	limits, peer := in.of(client.Name), slices.Contains(in.peers, client.Name)
+	if peer {
+		limits = &in.peer
+	}
+	if limits == nil { // removed from the list a moment ago
 		s.fail(w, r, unauthenticated(fmt.Errorf("%w: %q", edge.ErrNotListed, client.Name)))
 		return
-	default:
-		e = s.exporter(client.Name, limits)
 	}
+	e := s.client(client.Name, limits, peer)
 	if e == nil {
 		s.refuseUnauthenticated(ReasonExporters, slog.String("exporter", client.Name), slog.String("address", r.RemoteAddr))
 		s.fail(w, r, later(time.Minute, ""))
@@ -238,8 +237,10 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, e *exporter, i
 	_ = control.SetReadDeadline(time.Now().Add(headerTime))
 	n, err := into.ReadFrom(http.MaxBytesReader(w, r.Body, most))
 	_ = control.SetReadDeadline(time.Time{})
-	e.counts.requests.Add(1)
-	e.counts.bytes.Add(uint64(n))
+	e.counts.add(func(c *Counts) {
+		c.Requests++
+		c.Bytes += uint64(n)
+	})
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		s.refuse(e, ReasonOversized, slog.Int64("limit", large.Limit), slog.String("address", r.RemoteAddr))
 		return tooLarge

@@ -42,7 +42,7 @@ func TestHandshakesAreCounted(t *testing.T) {
 	}
 	now.add(time.Minute)
 	say("nonsense")
-	if st := s.Stats(); st.Unauthenticated.Refused[ReasonHandshake] != 22 {
+	if st := s.Stats(); st.Unauthenticated.Refused[Reason(edge.Handshake)] != 22 {
 		t.Errorf("%+v, want 22 handshakes counted", st.Unauthenticated)
 	}
 	text := log.String()
@@ -63,5 +63,5 @@ func TestConnectionsAreBounded(t *testing.T) {
 		}
 		defer conn.Close()
 	}
-	wait(t, "3 connections are refused", func() bool { return s.Stats().Unauthenticated.Refused[ReasonConnections] == 3 })
+	wait(t, "3 connections are refused", func() bool { return s.Stats().Unauthenticated.Refused[Reason(edge.TooManyConns)] == 3 })
 }

@@ -159,31 +159,23 @@ func (s *Server) refuse(e *exporter, r Reason, attrs ...slog.Attr) {
 // change its names.
 func (s *Server) HoldNames(d Description) { s.names.adopt(d) }
 
-// exporter returns or adds an exporter under its limits; nil if there are too many busy ones.
-func (s *Server) exporter(name string, l *Limits) *exporter {
+// client returns or adds an exporter, or a peer, under its limits; nil if there are too many busy
+// exporters.
+func (s *Server) client(name string, l *Limits, peer bool) *exporter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.exporters[name]
+	known := s.exporters
+	if peer {
+		known = s.peers
+	}
+	e := known[name]
 	if e == nil {
-		if len(s.exporters) >= s.limits.MaxExporters && !s.forget() {
+		if !peer && len(known) >= s.limits.MaxExporters && !s.forget() {
 			return nil
 		}
 		e = newExporter(name, l)
-		s.exporters[name] = e
-	}
-	e.arrive(l, s.now())
-	return e
-}
-
-// peer returns or adds a collector that shares its windows, under its limits.
-func (s *Server) peer(name string, l *Limits) *exporter {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.peers[name]
-	if e == nil {
-		e = newExporter(name, l)
-		e.peer = true
-		s.peers[name] = e
+		e.peer = peer
+		known[name] = e
 	}
 	e.arrive(l, s.now())
 	return e
@@ -218,27 +210,17 @@ func (s *Server) enter(e *exporter, at blockID) wire.Outcome {
 	if owner, taken := s.owners[at.producer]; taken && owner != e.name {
 		return wire.Outcome_OUTCOME_FOREIGN
 	}
-	state, gone, ok := e.enter(at, s.now())
+	o, gone := e.enter(at, s.now())
 	for _, producer := range gone {
 		delete(s.owners, producer)
 	}
 	if len(gone) > 0 {
 		s.kept.forget(e.name, gone...)
 	}
-	if !ok {
-		return wire.Outcome_OUTCOME_STREAMS
+	if o != wire.Outcome_OUTCOME_STREAMS {
+		s.owners[at.producer] = e.name
 	}
-	s.owners[at.producer] = e.name
-	switch state {
-	case seqStale:
-		return wire.Outcome_OUTCOME_STALE
-	case seqRepeat:
-		return wire.Outcome_OUTCOME_REPEAT
-	case seqBusy:
-		return wire.Outcome_OUTCOME_UNSPECIFIED
-	default:
-		return wire.Outcome_OUTCOME_STORED
-	}
+	return o
 }
 
 // ExporterStats holds the outcomes of one exporter's items.
@@ -338,7 +320,7 @@ func (s *Server) newEdge() (*edge.Server, error) {
 		},
 		Refused: func(r edge.Reason, attrs ...slog.Attr) {
 			if len(attrs) == 0 {
-				s.unauthenticated.refused[r].Add(1)
+				s.unauthenticated.refused(Reason(r), 1)
 				return
 			}
 			s.refuseUnauthenticated(Reason(r), attrs...)

@@ -6,35 +6,19 @@ import (
 	"errors"
 	"fmt"
 
-	"connectrpc.com/connect"
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/ingest/edge"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
-
-// Share implements wire.IngestServiceHandler.
-func (s service) Share(ctx context.Context, r *connect.Request[wire.ShareRequest]) (*connect.Response[wire.ShareResponse], error) {
-	c := callOf(ctx)
-	if c == nil {
-		return nil, unauthenticated(edge.ErrNone)
-	}
-	c.decoded = true
-	answer, err := s.takeShared(ctx, c.exporter, r.Msg)
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(answer), nil
-}
 
 // takeShared passes a peer's blocks to the live sink only: their own collector stores them and
 // shares them with all peers, so that no block is forwarded in circles.
 //
 // A peer is trusted to name the producer of its rows, as it is by the store that it writes to.
 // Otherwise its blocks are checked like an exporter's.
-func (s *Server) takeShared(ctx context.Context, e *exporter, m *wire.ShareRequest) (*wire.ShareResponse, error) {
-	rows := 0
+func (s *Server) takeShared(ctx context.Context, c *call, m *wire.ShareRequest) (*wire.ShareResponse, error) {
+	e, rows := c.exporter, 0
 	for _, b := range m.GetBlocks() {
 		rows += len(b.GetBlock().GetSignal())
 	}

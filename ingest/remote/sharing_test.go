@@ -509,14 +509,14 @@ func FuzzShare(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	e := s.peer("collector1", &s.limits)
+	e := s.client("collector1", &s.limits, true)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m := &wire.ShareRequest{}
 		if unmarshal(data, m) != nil {
 			return
 		}
 		n := len(m.GetBlocks())
-		answer, err := s.takeShared(t.Context(), e, m)
+		answer, err := s.takeShared(t.Context(), &call{exporter: e}, m)
 		if err != nil || len(answer.GetOutcomes()) != n {
 			t.Fatalf("%v, %v", answer, err)
 		}
@@ -561,7 +561,7 @@ func BenchmarkTakeShared(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			e := s.peer("collector1", &s.limits)
+			e := s.client("collector1", &s.limits, true)
 			body := encodeShared(sharedBlock(b, 5, 1, time.Now(), rows))[0].body
 			b.ReportAllocs()
 			for b.Loop() {
@@ -569,7 +569,7 @@ func BenchmarkTakeShared(b *testing.B) {
 				if err := unmarshal(body, m); err != nil {
 					b.Fatal(err)
 				}
-				if answer, err := s.takeShared(b.Context(), e, m); err != nil || answer.GetOutcomes()[0] != wire.Outcome_OUTCOME_STORED {
+				if answer, err := s.takeShared(b.Context(), &call{exporter: e}, m); err != nil || answer.GetOutcomes()[0] != wire.Outcome_OUTCOME_STORED {
 					b.Fatal(answer, err)
 				}
 			}
