@@ -211,11 +211,9 @@ func (r *Rotation) successor(os.FileInfo) bool {
 }
 
 func (r *Rotation) wait() {
-	timer := time.NewTimer(r.opts.Poll)
-	defer timer.Stop()
 	select {
 	case <-r.ctx.Done():
-	case <-timer.C:
+	case <-time.After(r.opts.Poll):
 	}
 }
 

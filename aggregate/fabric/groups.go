@@ -361,13 +361,12 @@ const (
 // WatchGroups logs when there is no room for prefixes of addresses, or idle ones are forgotten for
 // others. It returns when ctx ends.
 func WatchGroups(ctx context.Context, inUse func() *Fabric, logger *slog.Logger) {
-	ticker := time.NewTicker(watchEvery)
-	defer ticker.Stop()
+	tick := time.Tick(watchEvery)
 	for w := (groupWatch{}); ; {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-ticker.C:
+		case now := <-tick:
 			f := inUse()
 			if unknown, forgotten, ok := w.sinceReport(now, f, f.Counts()); ok {
 				logger.Warn("too many prefixes of addresses: new ones count in the group unknown until they send repeatedly",

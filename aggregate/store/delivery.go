@@ -371,11 +371,9 @@ func (d *delivery) idle(ctx context.Context) {
 	if len(d.notDue()) > 0 {
 		wait = firstPause
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
 	case <-d.log.Ready():
-	case <-timer.C:
+	case <-time.After(wait):
 	case <-ctx.Done():
 	}
 }

@@ -46,10 +46,8 @@ func (d *delivery) hurry() (done func()) {
 // rest waits until held records are due, or until a caller hurries. It also ends when new records
 // arrive, since their class may not be held.
 func (d *delivery) rest(ctx context.Context, wait time.Duration) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(wait):
 	case <-d.wake:
 	case <-d.log.Ready():
 	case <-ctx.Done():

@@ -192,14 +192,13 @@ func (s *Store) every(ctx context.Context, interval time.Duration, pass func(con
 	if s.server.wait(ctx) != nil {
 		return nil
 	}
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
+	tick := time.Tick(interval)
 	for {
 		if err := pass(ctx); err != nil && ctx.Err() == nil {
 			failed(err)
 		}
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return nil
 		}

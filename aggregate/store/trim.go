@@ -290,8 +290,7 @@ func (s *Store) runTrim(ctx context.Context, budget uint64, every time.Duration,
 	if budget == 0 || s.server.wait(ctx) != nil {
 		return nil
 	}
-	tick := time.NewTicker(cmp.Or(max(every, 0), DefaultTrimEvery))
-	defer tick.Stop()
+	tick := time.Tick(cmp.Or(max(every, 0), DefaultTrimEvery))
 	for {
 		dropped, err := trim(ctx, budget)
 		s.trims.note(dropped, err)
@@ -304,7 +303,7 @@ func (s *Store) runTrim(ctx context.Context, budget uint64, every time.Duration,
 			s.logger.Warn("the store is not trimmed to its disk budget", slog.String("error", oneLine(err)))
 		}
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return nil
 		}

@@ -258,13 +258,12 @@ func (c *capturing) beat(ctx context.Context) error {
 	section, _ := c.section(c.using.Load())
 	beat := c.ops.Health.Watch("commits", max(patience, patientIntervals*time.Duration(section.CommitInterval)))
 	defer beat.End()
-	ticker := time.NewTicker(pulse)
-	defer ticker.Stop()
+	tick := time.Tick(pulse)
 	for last := uint64(0); ; {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-tick:
 		}
 		if n := c.agent.Stats().Barriers; n != last {
 			beat.Turn()

@@ -276,8 +276,7 @@ func showProgress(cmd *cobra.Command, total int64, poll func() (done int64, note
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(progressInterval)
-		defer tick.Stop()
+		tick := time.Tick(progressInterval)
 		for {
 			at, note := poll()
 			bar.Describe(note)
@@ -286,7 +285,7 @@ func showProgress(cmd *cobra.Command, total int64, poll func() (done int64, note
 			case <-quit:
 				_ = bar.Clear()
 				return
-			case <-tick.C:
+			case <-tick:
 			}
 		}
 	}()

@@ -330,13 +330,12 @@ const sweepEvery = 2 * time.Second
 // admitted, until ctx ends. It knows the connections of the http.Server that uses connState as
 // its hook.
 func (g *gate) run(ctx context.Context) {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
+	tick := time.Tick(sweepEvery)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 			g.sweep()
 		}
 	}

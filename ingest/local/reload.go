@@ -172,12 +172,10 @@ func (c *cut) join(ctx context.Context, w *worker) (last Counts, err error) {
 	if last, err = c.vote(w); err != nil {
 		return last, err
 	}
-	timeout := time.NewTimer(c.wait)
-	defer timeout.Stop()
 	select {
 	case <-c.done:
 	case <-ctx.Done():
-	case <-timeout.C:
+	case <-time.After(c.wait):
 	}
 	return last, c.close()
 }

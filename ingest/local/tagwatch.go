@@ -29,13 +29,12 @@ type TagSource struct {
 // WatchTags warns once if packets arrive without CSIG, and then logs the first one that has it.
 // It returns when ctx ends.
 func WatchTags(ctx context.Context, of TagSource, logger *slog.Logger) {
-	ticker := time.NewTicker(watchEvery)
-	defer ticker.Stop()
+	tick := time.Tick(watchEvery)
 	for w := (tagWatch{}); !w.over; {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-ticker.C:
+		case now := <-tick:
 			var packets uint64
 			if !w.warned {
 				packets = of.Packets()

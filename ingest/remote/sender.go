@@ -94,10 +94,8 @@ func (c *Client) awaitHello(ctx context.Context) bool {
 	if wait <= 0 {
 		return true
 	}
-	due := time.NewTimer(wait)
-	defer due.Stop()
 	select {
-	case <-due.C:
+	case <-time.After(wait):
 		return true
 	case <-c.log.Ready():
 	case <-ctx.Done():

@@ -344,11 +344,9 @@ func (r *remembered[T]) get(ctx context.Context, patience time.Duration, read fu
 
 func (r *remembered[T]) readOrKeep(ctx context.Context, wait time.Duration, read func(context.Context) ([]T, error)) ([]T, error) {
 	done := r.read(ctx, read)
-	patience := time.NewTimer(cmp.Or(wait, storePatience))
-	defer patience.Stop()
 	select {
 	case <-done:
-	case <-patience.C:
+	case <-time.After(cmp.Or(wait, storePatience)):
 	case <-ctx.Done():
 	}
 	r.mu.Lock()

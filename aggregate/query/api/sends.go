@@ -65,11 +65,9 @@ func (s *sends) begin(ctx context.Context, key any, bytes int, stop func()) (*tu
 
 // untilEnded waits at most the given time, or until ended is closed. It fails when ctx ends.
 func untilEnded(ctx context.Context, wait time.Duration, ended chan struct{}) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
 	case <-ended:
-	case <-timer.C:
+	case <-time.After(wait):
 	case <-ctx.Done():
 		return ctx.Err()
 	}

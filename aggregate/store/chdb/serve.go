@@ -159,8 +159,7 @@ func answer(ctx context.Context, o ServerOptions, parent *childOptions, p *pool,
 
 // maintain bounds the engine's log and keeps merges from delaying others until ctx ends.
 func maintain(ctx context.Context, engineLog *os.File, logger *slog.Logger) {
-	tick := time.NewTicker(tendInterval)
-	defer tick.Stop()
+	tick := time.Tick(tendInterval)
 	for {
 		if err := lowerMerges(); err != nil {
 			logger.Warn("cannot lower the priority of the engine's merges: inserts may be slow", slog.Any("error", err))
@@ -168,7 +167,7 @@ func maintain(ctx context.Context, engineLog *os.File, logger *slog.Logger) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 		if err := boundLog(engineLog); err != nil {
 			logger.Warn("cannot limit the size of the engine's log", slog.Any("error", err))

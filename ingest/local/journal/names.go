@@ -120,11 +120,10 @@ func (n *Names) meet(source aggregate.Source) {
 // It then ends all runs, since no more rows will arrive. Failures are logged, and it returns
 // nil.
 func (n *Names) Run(ctx context.Context) error {
-	tick := time.NewTicker(writeEvery)
-	defer tick.Stop()
+	tick := time.Tick(writeEvery)
 	for ctx.Err() == nil {
 		select {
-		case <-tick.C:
+		case <-tick:
 			n.writeAgain(ctx)
 		case <-ctx.Done():
 		}

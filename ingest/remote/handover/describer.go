@@ -80,14 +80,13 @@ func (d *Describer) sendNew() {
 // Run sends names as they appear, until ctx ends, and then the last ones. It returns nil:
 // failures are logged and retried.
 func (d *Describer) Run(ctx context.Context) error {
-	ticker := time.NewTicker(describeEvery)
-	defer ticker.Stop()
+	tick := time.Tick(describeEvery)
 	for {
 		select {
 		case <-ctx.Done():
 			d.sendNew()
 			return nil
-		case <-ticker.C:
+		case <-tick:
 			d.sendNew()
 		}
 	}

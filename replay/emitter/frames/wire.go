@@ -70,12 +70,10 @@ func (w *sender) wait(ns int64) error {
 	if ahead < lead {
 		return nil
 	}
-	timer := time.NewTimer(ahead)
-	defer timer.Stop()
 	select {
 	case <-w.ctx.Done():
 		return w.ctx.Err()
-	case <-timer.C:
+	case <-time.After(ahead):
 		return nil
 	}
 }

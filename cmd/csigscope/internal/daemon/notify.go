@@ -52,8 +52,7 @@ func (n *Notifier) Run(ctx context.Context, h *Health) error {
 		<-ctx.Done()
 		return nil
 	}
-	tick := time.NewTicker(n.watchdog / 3)
-	defer tick.Stop()
+	tick := time.Tick(n.watchdog / 3)
 	for {
 		if err := h.Alive(); err != nil {
 			n.logger.Error("no progress: systemd will restart this process", slog.String("error", err.Error()))
@@ -61,7 +60,7 @@ func (n *Notifier) Run(ctx context.Context, h *Health) error {
 			n.notify("WATCHDOG=1")
 		}
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return nil
 		}
