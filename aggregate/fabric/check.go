@@ -398,7 +398,7 @@ func (b *builder) checkLinks() {
 		}
 	}
 	for i := range t.hosts {
-		if n := len(t.attachedSwitches(int32(i), nil)); n > maxHomes && t.attached[i] == none {
+		if n := len(t.attachedSwitches(int32(i))); n > maxHomes && t.attached[i] == none {
 			b.warnf("host %s faces %d ports of more than %d devices: paths to and from it count as unknown",
 				t.hosts[i].name, n, maxHomes)
 		}

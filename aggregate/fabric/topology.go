@@ -199,14 +199,14 @@ func (t *topology) indexEndpoints() {
 		return n
 	}
 	for i := range t.hosts {
-		t.attached = append(t.attached, enter(t.attachedSwitches(int32(i), nil), false))
+		t.attached = append(t.attached, enter(t.attachedSwitches(int32(i)), false))
 	}
 	for i := range t.groups {
 		t.attached = append(t.attached, enter(t.groups[i].homes, true))
 	}
 }
 
-func (t *topology) attachedSwitches(h int32, devices []int32) []int32 {
+func (t *topology) attachedSwitches(h int32) (devices []int32) {
 	for _, p := range t.hosts[h].ports {
 		devices = append(devices, t.ports[p].device)
 	}

@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -241,15 +242,7 @@ func (t *topology) passages(name string) waypoint {
 	if d, ok := t.deviceIndex[name]; ok {
 		return waypoint{{d, d, none}}
 	}
-	i, ok := slices.BinarySearchFunc(t.ports, name, func(p port, name string) int {
-		switch {
-		case p.name < name:
-			return -1
-		case p.name > name:
-			return 1
-		}
-		return 0
-	})
+	i, ok := slices.BinarySearchFunc(t.ports, name, func(p port, name string) int { return strings.Compare(p.name, name) })
 	if !ok {
 		return nil
 	}
