@@ -45,7 +45,7 @@ func TestEventsAreCalledOnce(t *testing.T) {
 		begun.Add(1)
 		running.Go(func() {
 			err := follow(t.Context(), a, &wire.WatchRequest{Heartbeat: durationpb.New(time.Duration(30+i) * time.Second)}, a.newWatch, recipientFunc(func(e *event) error {
-				called, err := e.called(watched)
+				called, err := e.called((*wire.WatchResponse)(nil).ProtoReflect().Type())
 				if err != nil {
 					return err
 				}

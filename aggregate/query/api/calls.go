@@ -180,16 +180,16 @@ func follow[Q any, P streamRequest[Q]](ctx context.Context, a *API, in P, open o
 
 // caller is the recipient of a stream that is a call.
 type caller struct {
-	api     *API
-	out     *http.ResponseController // nil in tests
-	stream  interface{ Send(any) error }
-	message func(*event) proto.Message // the event as a response of the call, nil if it has none
-	gone    error                      // the error that kept an event from the caller
+	api      *API
+	out      *http.ResponseController // nil in tests
+	stream   interface{ Send(any) error }
+	response protoreflect.MessageType // of the call: an event is the field of its name
+	gone     error                    // the error that kept an event from the caller
 }
 
 // send implements recipient.
 func (c *caller) send(t *turn, e *event) error {
-	called, err := e.called(c.message)
+	called, err := e.called(c.response)
 	if err != nil {
 		return err
 	}
@@ -218,61 +218,16 @@ func (c *caller) stop() {
 	}
 }
 
-// called returns the event in its form for calls.
-func (e *event) called(message func(*event) proto.Message) (*calledEvent, error) {
+// called returns the event in its form for calls: a response whose field of the event's name holds
+// it.
+func (e *event) called(response protoreflect.MessageType) (*calledEvent, error) {
 	return e.inCall.get(func() (*calledEvent, error) {
-		m := message(e)
-		if m == nil {
-			return nil, fmt.Errorf("send %s: %T is no event", e.name, e.value)
-		}
-		return &calledEvent{message: m}, nil
+		m := response.New()
+		fields := m.Descriptor().Fields()
+		m.Set(fields.ByName("id"), protoreflect.ValueOfString(e.id))
+		m.Set(fields.ByName(protoreflect.Name(e.name)), protoreflect.ValueOfMessage(e.whole().ProtoReflect()))
+		return &calledEvent{message: m.Interface()}, nil
 	})
-}
-
-// watched is the event as a response of Watch.
-func watched(e *event) proto.Message {
-	out := &wire.WatchResponse{Id: e.id}
-	switch v := e.whole().(type) {
-	case *wire.CellsResponse:
-		out.Event = &wire.WatchResponse_Snapshot{Snapshot: v}
-	case *wire.Synced:
-		out.Event = &wire.WatchResponse_Synced{Synced: v}
-	case *wire.WindowEvent:
-		out.Event = &wire.WatchResponse_Window{Window: v}
-	case *wire.Durable:
-		out.Event = &wire.WatchResponse_Durable{Durable: v}
-	case *wire.Heartbeat:
-		out.Event = &wire.WatchResponse_Heartbeat{Heartbeat: v}
-	case *wire.Gap:
-		if out.Event = (&wire.WatchResponse_Gap{Gap: v}); e.name == eventLagging {
-			out.Event = &wire.WatchResponse_Lagging{Lagging: v}
-		}
-	default:
-		return nil
-	}
-	return out
-}
-
-// changed is the event as a response of Changes.
-func changed(e *event) proto.Message {
-	out := &wire.ChangesResponse{Id: e.id}
-	switch v := e.value.(type) {
-	case *wire.ChangeSet:
-		if out.Event = (&wire.ChangesResponse_Changes{Changes: v}); e.name == eventInitial {
-			out.Event = &wire.ChangesResponse_Initial{Initial: v}
-		}
-	case *wire.Synced:
-		out.Event = &wire.ChangesResponse_Synced{Synced: v}
-	case *wire.Heartbeat:
-		out.Event = &wire.ChangesResponse_Heartbeat{Heartbeat: v}
-	case *wire.Gap:
-		if out.Event = (&wire.ChangesResponse_Gap{Gap: v}); e.name == eventLagging {
-			out.Event = &wire.ChangesResponse_Lagging{Lagging: v}
-		}
-	default:
-		return nil
-	}
-	return out
 }
 
 // calledEvent is an event in its form for calls, encoded once for all recipients. It is safe for

@@ -31,8 +31,8 @@ func (a *API) register(mux, calls *http.ServeMux) {
 	question[wire.FindingsResponse](a, mux, calls, "Findings", fromStore, a.findings)
 	question[wire.FabricResponse](a, mux, calls, "Fabric", fromStore, a.fabric)
 	question[wire.HealthResponse](a, mux, calls, "Health", fromStore, a.health)
-	stream[wire.WatchResponse](a, mux, calls, "Watch", a.newWatch, watched)
-	stream[wire.ChangesResponse](a, mux, calls, "Changes", a.newChanges, changed)
+	stream[wire.WatchResponse](a, mux, calls, "Watch", a.newWatch)
+	stream[wire.ChangesResponse](a, mux, calls, "Changes", a.newChanges)
 }
 
 // question serves a method with one answer, of the type R.
@@ -44,12 +44,12 @@ func question[R, Q any, P message[Q]](a *API, mux, calls *http.ServeMux, method 
 	}, options)))
 }
 
-// stream serves a method with a stream of events, which message converts to responses of a call.
-func stream[R, Q any, P streamRequest[Q]](a *API, mux, calls *http.ServeMux, method string, open opener[P], message func(*event) proto.Message) {
+// stream serves a method with a stream of events, in a call as responses of the type R.
+func stream[R, Q any, M message[R], P streamRequest[Q]](a *API, mux, calls *http.ServeMux, method string, open opener[P]) {
 	mux.HandleFunc("/api/v1/"+strings.ToLower(method), serveStream(a, open))
 	procedure, options := a.callOptions(method)
 	calls.Handle(procedure, a.timed(connect.NewServerStreamHandler(procedure, func(ctx context.Context, r *connect.Request[Q], to *connect.ServerStream[R]) error {
-		return send(ctx, a, P(r.Msg), open, &caller{api: a, stream: to.Conn(), message: message})
+		return send(ctx, a, P(r.Msg), open, &caller{api: a, stream: to.Conn(), response: M(new(R)).ProtoReflect().Type()})
 	}, options)))
 }
 
