@@ -31,13 +31,27 @@ type Answer struct {
 }
 
 // newAnswer returns an answer with a row for each element of the named list.
-func newAnswer(m proto.Message, name protoreflect.Name, about *wire.About, brief ...string) *Answer {
+func newAnswer(m proto.Message, name protoreflect.Name, brief ...string) *Answer {
+	var about *wire.About // nil if the rows are of no time
+	if m, ok := m.(interface{ GetAbout() *wire.About }); ok {
+		about = m.GetAbout()
+	}
 	list := m.ProtoReflect().Mutable(m.ProtoReflect().Descriptor().Fields().ByName(name)).List()
 	a := &Answer{message: m, list: list, unit: about.GetUnit(), brief: brief}
 	for i := range list.Len() {
 		a.rows = append(a.rows, rowOf(about, list.Get(i).Message().Interface()))
 	}
 	return a
+}
+
+// listed makes an answer of a server's message as newAnswer does, or passes its error on.
+func listed(name protoreflect.Name, brief ...string) func(proto.Message, error) (*Answer, error) {
+	return func(m proto.Message, err error) (*Answer, error) {
+		if err != nil {
+			return nil, err
+		}
+		return newAnswer(m, name, brief...), nil
+	}
 }
 
 // rowOf converts an element to a row of an exported table.

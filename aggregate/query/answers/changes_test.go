@@ -46,7 +46,7 @@ func TestSortTimes(t *testing.T) {
 	for by, want := range map[string]string{"first": " 0 200 250 1000", "-first": "1000 250 200 0 "} {
 		a := newAnswer(&wire.FindingsResponse{Findings: []*wire.Finding{
 			{Id: "250", First: at(250)}, {}, {Id: "1000", First: at(1000)}, {Id: "200", First: at(200)}, {Id: "0", First: at(0)},
-		}}, "findings", nil)
+		}}, "findings")
 		if err := a.Sort(by); err != nil {
 			t.Fatal(err)
 		}

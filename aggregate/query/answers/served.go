@@ -32,7 +32,7 @@ func Cells(ctx context.Context, c *client.Client, parameters url.Values) (*Answe
 	if err != nil {
 		return nil, err
 	}
-	a := newAnswer(all, "cells", all.About, cellBrief...)
+	a := newAnswer(all, "cells", cellBrief...)
 	a.worst = worstCell
 	return a, nil
 }
@@ -43,7 +43,7 @@ func Verdict(ctx context.Context, c *client.Client, parameters url.Values) (*Ans
 	if err != nil {
 		return nil, err
 	}
-	a := newAnswer(found, "statements", found.About, "rank", "text")
+	a := newAnswer(found, "statements", "rank", "text")
 	a.prose = verdictLines(found)
 	return a, nil
 }
@@ -73,42 +73,26 @@ func verdictLines(v *wire.VerdictResponse) []string {
 
 // Locations asks for locations.
 func Locations(ctx context.Context, c *client.Client, parameters url.Values) (*Answer, error) {
-	found, err := c.Locations(ctx, parameters)
-	if err != nil {
-		return nil, err
-	}
-	return newAnswer(found, "locations", found.About, "location", "kind", "stage", "candidate_count", "capacity", "heavy", "cells", "heavy_mean"), nil
+	return listed("locations", "location", "kind", "stage", "candidate_count", "capacity", "heavy", "cells", "heavy_mean")(c.Locations(ctx, parameters))
 }
 
 // Links asks for ports, and for the named locations.
 func Links(ctx context.Context, c *client.Client, parameters url.Values) (*Answer, error) {
-	found, err := c.Links(ctx, parameters)
-	if err != nil {
-		return nil, err
-	}
-	return newAnswer(found, "links", found.About,
-		"link", "peer", "state", "capacity", "mean", "trend", "bound", "observations", "heavy_ratio", "passed", "among", "cells", "flows"), nil
+	return listed("links", "link", "peer", "state", "capacity", "mean", "trend", "bound", "observations", "heavy_ratio", "passed", "among", "cells", "flows")(c.Links(ctx, parameters))
 }
 
 // Topology asks for the ports of the fabric or, for a pair, its paths.
 func Topology(ctx context.Context, c *client.Client, parameters url.Values) (*Answer, error) {
-	found, err := c.Topology(ctx, parameters)
-	if err != nil {
-		return nil, err
-	}
+	list := listed("ports")
 	if parameters.Has("src") {
-		return newAnswer(found, "paths", nil), nil
+		list = listed("paths")
 	}
-	return newAnswer(found, "ports", nil), nil
+	return list(c.Topology(ctx, parameters))
 }
 
 // Timeline asks for windows and their locations.
 func Timeline(ctx context.Context, c *client.Client, parameters url.Values) (*Answer, error) {
-	line, err := c.Timeline(ctx, parameters)
-	if err != nil {
-		return nil, err
-	}
-	return newAnswer(line, "timeline", line.About, "window_start", "final", "cells", "congested", "heavy", "completeness", "locations_location", "locations_heavy"), nil
+	return listed("timeline", "window_start", "final", "cells", "congested", "heavy", "completeness", "locations_location", "locations_heavy")(c.Timeline(ctx, parameters))
 }
 
 // Flows asks for the first page of flows.
@@ -126,16 +110,12 @@ func flowsAnswer(found *wire.FlowsResponse) *Answer {
 	if slices.ContainsFunc(found.Flows, func(f *wire.Flow) bool { return f.Sampled > 0 }) {
 		brief = slices.Insert(brief, slices.Index(brief, "heavy_ratio"), "sampled")
 	}
-	return newAnswer(found, "flows", found.About, brief...)
+	return newAnswer(found, "flows", brief...)
 }
 
 // Findings asks for the first page of findings.
 func Findings(ctx context.Context, c *client.Client, parameters url.Values) (*Answer, error) {
-	found, err := c.Findings(ctx, parameters)
-	if err != nil {
-		return nil, err
-	}
-	return newAnswer(found, "findings", nil, "severity", "kind", "device", "port", "first", "last", "count", "evidence"), nil
+	return listed("findings", "severity", "kind", "device", "port", "first", "last", "count", "evidence")(c.Findings(ctx, parameters))
 }
 
 // Path asks for one source and destination.
@@ -252,7 +232,7 @@ func cellsOf(e *wire.WatchResponse, unit *string) *tabular.Listing {
 	if len(list) == 0 {
 		return nil
 	}
-	a := newAnswer(&wire.CellsResponse{About: about, Cells: list}, "cells", about, append([]string{"from", "final", "durable"}, cellBrief...)...)
+	a := newAnswer(&wire.CellsResponse{About: about, Cells: list}, "cells", append([]string{"from", "final", "durable"}, cellBrief...)...)
 	t := a.listing(false)
 	t = &tabular.Listing{Columns: append(t.Columns, "final", "durable"), Rows: t.Rows, Show: t.Show, Brief: append(t.Brief, "final", "durable")}
 	for i := range t.Rows {
