@@ -266,22 +266,15 @@ func (v *verdict) name(f *Finding) {
 	if len(v.at) == 0 {
 		return
 	}
-	if !v.sure {
-		for i := range v.at {
-			f.Candidates = append(f.Candidates, v.at[i].Name)
-		}
-		slices.Sort(f.Candidates)
-		return
-	}
-	f.Location, f.Device, f.Port = v.at[0].ID, v.at[0].Device, ""
-	for i := range v.at {
-		if v.at[i].Device != f.Device {
+	if v.sure {
+		f.Location, f.Device, f.Port = v.at[0].ID, v.at[0].Device, ""
+		if slices.ContainsFunc(v.at, func(at fabric.Location) bool { return at.Device != f.Device }) {
 			f.Device = ""
 		}
-	}
-	if len(v.at) == 1 {
-		f.setLocation(&v.at[0])
-		return
+		if len(v.at) == 1 {
+			f.setLocation(&v.at[0])
+			return
+		}
 	}
 	for i := range v.at {
 		f.Candidates = append(f.Candidates, v.at[i].Name)
