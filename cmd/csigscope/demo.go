@@ -112,7 +112,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	db, err := openStore(cmd, f.dsn, &f.outbox)
+	db, err := openStore(cmd, f.dsn, &f.outbox, store.Retention{})
 	if err != nil {
 		return err
 	}

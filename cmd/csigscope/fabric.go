@@ -138,7 +138,7 @@ exit code is then 2. On standard error it also prints which facts are missing th
 and oddities that are allowed but look like a mistake, such as a link whose ends have different
 speeds. config check --fabric checks the same.`,
 		Example: "  csigscope fabric check fabric.yaml",
-		Args:    fabricArg,
+		Args:    oneArg("fabric FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var missing, suspicious []string
 			o, err := interruptible(cmd, func() (*fabric.Outline, error) {
@@ -159,13 +159,6 @@ speeds. config check --fabric checks the same.`,
 	}
 }
 
-func fabricArg(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usageError{fmt.Errorf("%s: expected one fabric FILE, got %d (see %s --help)", cmd.Name(), len(args), cmd.CommandPath())}
-	}
-	return nil
-}
-
 func newFabricShow() *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
@@ -176,7 +169,7 @@ the oversubscription of each stage: the total speed of its ports that face down,
 total speed of its ports that face up. json has all of it, ndjson and csv one row per port.`,
 		Example: `  csigscope fabric show fabric.yaml
   csigscope fabric show fabric.yaml -o csv`,
-		Args: fabricArg,
+		Args: oneArg("fabric FILE"),
 	}
 	out.add(cmd, "table", "json", "ndjson", "csv")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -209,12 +209,14 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return usageError{fmt.Errorf("%s: unexpected argument %q%s (see %s --help)", cmd.Name(), args[0], hint, cmd.CommandPath())}
 }
 
-// folderArg requires one folder.
-func folderArg(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usageError{fmt.Errorf("%s: expected one FOLDER, got %d (see %s --help)", cmd.Name(), len(args), cmd.CommandPath())}
+// oneArg requires one argument, such as a FOLDER.
+func oneArg(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return usageError{fmt.Errorf("%s: expected one %s, got %d (see %s --help)", cmd.Name(), what, len(args), cmd.CommandPath())}
+		}
+		return nil
 	}
-	return nil
 }
 
 // filesArgs requires at least one file.

@@ -214,7 +214,7 @@ func (f *replayFlags) replay(cmd *cobra.Command, c replay.Config, n *network) er
 	if err != nil {
 		return err
 	}
-	db, err := openStore(cmd, f.dsn, &f.outbox)
+	db, err := openStore(cmd, f.dsn, &f.outbox, store.Retention{})
 	if err != nil {
 		return err
 	}

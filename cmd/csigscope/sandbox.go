@@ -64,13 +64,9 @@ func (f *collectFlags) openStore(cmd *cobra.Command, n *network) (*openedStore, 
 // engineFolders returns the folders of the embedded engine and of the configuration, which is
 // read once more; for a server, the folders of its TLS files, with embedded false.
 func engineFolders(cmd *cobra.Command, dsn string) (f daemon.Folders, embedded bool, err error) {
-	c, _, err := storeSettings(cmd, dsn)
+	_, target, _, err := storeTarget(cmd, dsn)
 	if err != nil {
 		return f, false, err
-	}
-	target, err := c.DSN.Target()
-	if err != nil {
-		return f, false, usageError{err}
 	}
 	if target.Kind != store.KindEmbedded {
 		f.Read = daemon.Holding(target.Files...)
@@ -93,13 +89,9 @@ func engineFolders(cmd *cobra.Command, dsn string) (f daemon.Folders, embedded b
 // folders returns the folders that collect needs, and creates those to write. embedded is true
 // for an embedded store.
 func (f *collectFlags) folders(cmd *cobra.Command, n *network) (allowed daemon.Folders, embedded bool, err error) {
-	c, _, err := storeSettings(cmd, f.dsn)
+	c, target, _, err := storeTarget(cmd, f.dsn)
 	if err != nil {
 		return allowed, false, err
-	}
-	target, err := c.DSN.Target()
-	if err != nil {
-		return allowed, false, usageError{err}
 	}
 	ingest := &n.Config.Collect.Ingest
 	files := []string{f.network.config, f.network.fabric, ingest.Tokens, ingest.TLS.Cert, ingest.TLS.Key, ingest.TLS.CA}

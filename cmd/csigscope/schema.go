@@ -104,7 +104,7 @@ func newSchemaMigrate() *cobra.Command {
 		if err != nil {
 			return nil, usageError{fmt.Errorf("--retention: %w", err)}
 		}
-		db, err := openStoreKeeping(cmd, dsn, &box, keep)
+		db, err := openStore(cmd, dsn, &box, keep)
 		if err == nil && db == nil {
 			err = usageError{fmt.Errorf("schema migrate: --store none has no schema")}
 		}
@@ -383,7 +383,7 @@ commands can store meanwhile: each table is copied as of one moment. It is Click
 back up a ClickHouse server with its own means.`,
 		Example: `  csigscope schema backup /backup/csigscope-2026-01-22
   csigscope schema restore /backup/csigscope-2026-01-22 --store embedded:elsewhere`,
-		Args: folderArg,
+		Args: oneArg("FOLDER"),
 	}
 	return withStore(cmd, embedded(mustExist, nil), func(cmd *cobra.Command, db *openedStore, args []string) error {
 		if err := db.engine.Backup(cmd.Context(), db.target.Database, args[0]); err != nil {
@@ -410,7 +410,7 @@ runs that came back without their names: replay their captures again. With --dis
 store holds the rows of the backup and no others.`,
 		Example: `  csigscope schema restore /backup/csigscope-2026-01-22 --store embedded:elsewhere
   csigscope schema restore /backup/csigscope-2026-01-22 --discard-outbox`,
-		Args: folderArg,
+		Args: oneArg("FOLDER"),
 	}
 	withStore(cmd, embedded(makeMissing, &box), func(cmd *cobra.Command, db *openedStore, args []string) error {
 		return restore(cmd, db, args[0], discard)

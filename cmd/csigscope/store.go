@@ -81,13 +81,8 @@ const (
 const serverPatience = 5 * time.Second
 
 // openStore opens the store of --store for writing, through the outbox, and updates its schema
-// and its retention; it returns nil for none.
-func openStore(cmd *cobra.Command, dsn string, f *outboxFlags) (*openedStore, error) {
-	return openStoreKeeping(cmd, dsn, f, store.Retention{})
-}
-
-// openStoreKeeping is openStore with a retention that overrides the file's.
-func openStoreKeeping(cmd *cobra.Command, dsn string, f *outboxFlags, keep store.Retention) (*openedStore, error) {
+// and its retention, of which keep overrides the file's; it returns nil for none.
+func openStore(cmd *cobra.Command, dsn string, f *outboxFlags, keep store.Retention) (*openedStore, error) {
 	db, err := connect(cmd, dsn, makeMissing, f, 0)
 	if err != nil || db == nil {
 		return nil, err
@@ -124,13 +119,9 @@ func (db *openedStore) migrate(cmd *cobra.Command, keep store.Retention) error {
 // only. engineMemory limits an embedded engine that it starts, in bytes; 0: the engine's
 // default.
 func connect(cmd *cobra.Command, dsn string, how opening, f *outboxFlags, engineMemory uint64) (*openedStore, error) {
-	c, thresholds, err := storeSettings(cmd, dsn)
+	c, target, thresholds, err := storeTarget(cmd, dsn)
 	if err != nil {
 		return nil, err
-	}
-	target, err := c.DSN.Target()
-	if err != nil {
-		return nil, usageError{err}
 	}
 	db := &openedStore{target: target, config: c, thresholds: thresholds, logger: newLogger(cmd, cmd.ErrOrStderr())}
 	o := store.Options{Database: target.Database, Logger: db.logger, Limits: c.LimitsOf(target.Limits), Thresholds: thresholds, ToDrop: how == toDrop}
@@ -161,6 +152,15 @@ func connect(cmd *cobra.Command, dsn string, how opening, f *outboxFlags, engine
 		return nil, errors.Join(asUsage(err), db.Close())
 	}
 	return db, nil
+}
+
+// storeTarget returns storeSettings and the store that they name.
+func storeTarget(cmd *cobra.Command, dsn string) (c config.Store, target store.Target, t aggregate.Thresholds, err error) {
+	if c, t, err = storeSettings(cmd, dsn); err != nil {
+		return c, target, t, err
+	}
+	target, err = orUsage(c.DSN.Target())
+	return c, target, t, err
 }
 
 // storeSettings returns the section store of the command's configuration file, overridden by
