@@ -3,6 +3,7 @@ package aggregate
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"math"
 	"math/bits"
 	"slices"
@@ -28,6 +29,25 @@ const (
 	UnknownGroup     GroupID    = 0
 	OverflowGroup    GroupID    = 1
 )
+
+// Placeholder is what people see of a group whose name is not known.
+func (id GroupID) Placeholder() string {
+	switch id {
+	case UnknownGroup:
+		return "unknown"
+	case OverflowGroup:
+		return "overflow"
+	}
+	return fmt.Sprintf("group %016x", uint64(id))
+}
+
+// Placeholder is what people see of a location whose name is not known.
+func (id LocationID) Placeholder() string {
+	if id == OverflowLocation {
+		return "other locations"
+	}
+	return fmt.Sprintf("location %016x", uint64(id))
+}
 
 // EndOfTime is the end of all times: windows and observations lie in [0, EndOfTime), Unix ns, the
 // years 1970 to 2105.

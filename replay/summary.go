@@ -226,7 +226,7 @@ func bottleneckShare(count, heavy uint64) string {
 func locationName(id aggregate.LocationID, names Names) string {
 	l, ok := names.Location(id)
 	if !ok {
-		return fmt.Sprintf("location %016x", uint64(id))
+		return id.Placeholder()
 	}
 	if l.CandidateCount > 1 {
 		return fmt.Sprintf("%s (%d ports)", strings.TrimSpace(l.Name), l.CandidateCount)

@@ -2,7 +2,6 @@ package fabric
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -308,7 +307,7 @@ func (n Names) GroupName(id aggregate.GroupID) string {
 	if name, ok := n.groups[id]; ok {
 		return name
 	}
-	return fmt.Sprintf("group %016x", uint64(id))
+	return id.Placeholder()
 }
 
 // GroupsSince lists the groups, as Groups does, that were added after the first n, and the number

@@ -37,7 +37,7 @@ func newAxes(rows []fabric.Group, raw []rawSignal, limit int) *axes {
 	for id := range seen {
 		g, ok := byID[id]
 		if !ok {
-			g = unnamedGroup(id)
+			g = fabric.Group{ID: id, Name: id.Placeholder()}
 		}
 		chosen = append(chosen, g)
 	}
@@ -89,17 +89,6 @@ func compareGroups(a, b fabric.Group) int {
 	}
 	return cmp.Or(cmp.Compare(reserved(a), reserved(b)), cmp.Compare(a.Order, b.Order),
 		cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
-}
-
-func unnamedGroup(id aggregate.GroupID) fabric.Group {
-	g := fabric.Group{ID: id, Name: fmt.Sprintf("group %016x", uint64(id))}
-	switch id {
-	case aggregate.UnknownGroup:
-		g.Name = "unknown"
-	case aggregate.OverflowGroup:
-		g.Name = "overflow"
-	}
-	return g
 }
 
 // locationIndex are the locations in a bundle.
@@ -181,9 +170,9 @@ func (p *locationIndex) index(id aggregate.LocationID) int {
 }
 
 func unnamedLocation(id aggregate.LocationID) fabric.Location {
-	l := fabric.Location{ID: id, Name: fmt.Sprintf("location %016x", uint64(id)), Kind: "unknown"}
+	l := fabric.Location{ID: id, Name: id.Placeholder(), Kind: "unknown"}
 	if id == aggregate.OverflowLocation {
-		l.Name, l.Kind = "other locations", "overflow"
+		l.Kind = "overflow"
 	}
 	return l
 }

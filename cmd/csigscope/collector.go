@@ -478,5 +478,5 @@ func (c *collector) locationName(id aggregate.LocationID) string {
 	if l, ok := c.using.Load().Fabric.Location(id); ok {
 		return l.Name
 	}
-	return fmt.Sprintf("location %016x", uint64(id))
+	return id.Placeholder()
 }

@@ -198,7 +198,7 @@ func (b *builder) location(id aggregate.LocationID) fabric.Location {
 func location(names Names, id aggregate.LocationID) fabric.Location {
 	l, ok := names.Location(id)
 	if !ok {
-		l = fabric.Location{ID: id, Name: fmt.Sprintf("location %016x", uint64(id))}
+		l = fabric.Location{ID: id, Name: id.Placeholder()}
 	}
 	return l
 }

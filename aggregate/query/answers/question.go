@@ -139,5 +139,5 @@ func (q *Question) findSignal(ctx context.Context, recent []csig.Signal) error {
 }
 
 func (q *Question) group(id aggregate.GroupID) string {
-	return cmp.Or(q.names[id], fmt.Sprintf("group %016x", uint64(id)))
+	return cmp.Or(q.names[id], id.Placeholder())
 }

@@ -202,23 +202,14 @@ func (n *names) groupName(id aggregate.GroupID) string {
 	if name, ok := n.group[id]; ok {
 		return text(name)
 	}
-	switch id {
-	case aggregate.UnknownGroup:
-		return "unknown"
-	case aggregate.OverflowGroup:
-		return "overflow"
-	}
-	return fmt.Sprintf("group %016x", uint64(id))
+	return id.Placeholder()
 }
 
 func (n *names) locationName(id aggregate.LocationID) string {
 	if l, ok := n.locations[id]; ok {
 		return text(l.Name)
 	}
-	if id == aggregate.OverflowLocation {
-		return "other locations"
-	}
-	return fmt.Sprintf("location %016x", uint64(id))
+	return id.Placeholder()
 }
 
 func (n *names) appendGroup(b []byte, id aggregate.GroupID) []byte {
