@@ -327,40 +327,47 @@ type page[T proto.Message] struct {
 	next      string
 }
 
-// paged returns the page that begins at a pin. The rows are queried once, and kept a while for
-// the following pages; after that they are queried again, and must be the same. Rows beyond most
-// are left out, and truncated is set, as it is if ask reports that there are more rows.
+// keptRows are rows of an answer, for its following pages.
+type keptRows[T proto.Message] struct {
+	rows      []T // from number first on
+	first     int
+	total     int
+	truncated bool
+}
+
+// paged returns the page that begins at a pin. The rows are queried once, and up to maxKept of them are kept
+// a while for the following pages; for later ones they are queried again, and must be the same. Rows beyond
+// most are left out, and truncated is set, as it is if ask reports that there are more rows.
 func paged[T proto.Message](a *API, at pin, limit, most int, ask func() (rows []T, more bool, err error)) (page[T], error) {
-	type answer struct {
-		rows []T
-		more bool
-	}
-	all, known := a.kept.get(at, a.Now()).(answer)
-	if !known {
-		var err error
-		if all.rows, all.more, err = ask(); err != nil {
+	all, known := a.kept.get(at, a.Now()).(keptRows[T])
+	bounds := func() (begin, end int) { return min(at.offset, all.total), min(at.offset+limit, all.total) }
+	begin, end := bounds()
+	if known = known && begin >= all.first && end <= all.first+len(all.rows); !known {
+		rows, more, err := ask()
+		if err != nil {
 			return page[T]{}, err
 		}
-		if at.seen() && fingerprint(all.rows) != at.print {
+		all = keptRows[T]{rows: rows, total: min(len(rows), most), truncated: more || len(rows) > most}
+		begin, end = bounds()
+		switch {
+		case !at.seen():
+			at.asOf = a.Now().UnixNano()
+			if end < all.total {
+				at.print = fingerprint(rows)
+			}
+		case fingerprint(rows) != at.print:
 			return page[T]{}, &refused{status: http.StatusGone, detail: "cursor: stored rows have changed since the page before: leave it out to start over"}
 		}
 	}
-	if !at.seen() {
-		at.asOf = a.Now().UnixNano()
-	}
-	rows := all.rows
-	p := page[T]{total: min(len(rows), most), truncated: all.more || len(rows) > most, asOf: timestamppb.New(time.Unix(0, at.asOf))}
-	begin := min(at.offset, p.total)
-	end := min(begin+limit, p.total)
-	p.rows = rows[begin:end]
-	if end == p.total {
+	p := page[T]{rows: all.rows[begin-all.first : end-all.first], total: all.total, truncated: all.truncated, asOf: timestamppb.New(time.Unix(0, at.asOf))}
+	if end == all.total {
 		return p, nil
 	}
-	if at.offset == 0 {
-		at.print = fingerprint(rows)
-	}
 	if !known {
-		a.kept.put(at, all, len(rows), a.Now())
+		if len(all.rows) > maxKept {
+			all.first, all.rows = begin, slices.Clone(all.rows[begin:min(begin+maxKept, len(all.rows))]) // the others may go
+		}
+		a.kept.put(at, all, len(all.rows), a.Now())
 	}
 	at.offset = end
 	p.next = at.cursor()
@@ -413,14 +420,13 @@ func (k *keptAnswers) get(p pin, now time.Time) any {
 	return found.rows
 }
 
-// put keeps the rows of a pin, and drops the least recently used ones if needed.
+// put keeps at most maxKept rows of a pin instead of earlier ones of it, and drops the least recently used ones if
+// needed.
 func (k *keptAnswers) put(p pin, rows any, n int, now time.Time) {
-	if p.offset = 0; n > maxKept {
-		return
-	}
+	p.offset = 0
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.list = append(k.list, keptAnswer{p, rows, n, now})
+	k.list = append(slices.DeleteFunc(k.list, func(a keptAnswer) bool { return a.pin == p }), keptAnswer{p, rows, n, now})
 	total := 0
 	for i, a := range slices.Backward(k.list) {
 		if total += a.n; total > maxKept {

@@ -398,3 +398,37 @@ func TestAgeOfPages(t *testing.T) {
 		}
 	}
 }
+
+// cellsReader counts questions for cells.
+type cellsReader struct {
+	*querytest.Memory
+	asked int
+}
+
+func (r *cellsReader) Cells(ctx context.Context, q query.Question) ([]aggregate.CellStats, error) {
+	r.asked++
+	return r.Memory.Cells(ctx, q)
+}
+
+// TestPagesOfManyRows: an answer of more rows than are kept is read again for one of its pages, not for each.
+func TestPagesOfManyRows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: one question after the other has nothing for the race detector")
+	}
+	store := &cellsReader{Memory: querytest.Fabric(270, 1)}
+	s := newServed(t, 4, func(c *api.Config) { c.Memory, c.Names, c.Reader = nil, nil, store })
+	cells := map[string]bool{}
+	total, cursor := 0, ""
+	for more := true; more; {
+		page := object(t, s.get(t, "/api/v1/cells?signal=min_abw&limit=5000&cursor="+cursor+"&"+past))
+		for _, c := range page["cells"].([]any) {
+			cell := c.(map[string]any)
+			cells[cell["src"].(string)+">"+cell["dst"].(string)] = true
+			total++
+		}
+		cursor, more = page["next_cursor"].(string)
+	}
+	if total <= 1<<16 || len(cells) != total || store.asked != 2 {
+		t.Errorf("%d cells, %d of them different, of %d reads of the store", total, len(cells), store.asked)
+	}
+}
