@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -23,6 +24,9 @@ const (
 	// statementBytes and statementCellBytes are the approximate sizes of a statement with its
 	// names, and of each of its cells.
 	statementBytes, statementCellBytes = 8 << 10, 24
+	// verdictReads is the number of signals that are read at a time: most of a question of a small store runs on one
+	// core.
+	verdictReads = 2
 )
 
 // ofAllSignals selects the resolved locations of all signals. The signal only initializes the
@@ -93,13 +97,19 @@ func (a *API) makeVerdict(ctx context.Context, s *table.State, on *scope, f *fab
 	if err != nil {
 		return nil, err
 	}
-	for _, signal := range signals {
-		on.Signal = signal
-		rows, err := a.signalRows(ctx, s, on, length)
-		if err != nil {
-			return nil, err
-		}
-		g.Signals = append(g.Signals, rows)
+	g.Signals = make([]query.SignalRows, len(signals))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(verdictReads)
+	for i, signal := range signals {
+		of := *on
+		of.Signal = signal
+		group.Go(func() (err error) {
+			g.Signals[i], err = a.signalRows(ctx, s, &of, length)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
 	}
 	return query.NewFabricVerdict(g), nil
 }
