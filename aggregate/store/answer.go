@@ -105,9 +105,11 @@ func (s *Store) Cells(ctx context.Context, q Question) ([]aggregate.CellStats, e
 	c := cellScanner{thresholds: s.thresholds, end: (q.To.UnixNano() + length - 1) / length * length}
 	targets := c.targets(&r, false)
 	return queryRows(ctx, s, "read cells", query, func(rows driver.Rows) (aggregate.CellStats, error) {
-		err := rows.Scan(targets...)
+		if err := rows.Scan(targets...); err != nil {
+			return r, err
+		}
 		c.finish(&r)
-		return r, err
+		return r, nil
 	})
 }
 
