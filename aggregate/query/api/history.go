@@ -340,7 +340,10 @@ type keptRows[T proto.Message] struct {
 // most are left out, and truncated is set, as it is if ask reports that there are more rows.
 func paged[T proto.Message](a *API, at pin, limit, most int, ask func() (rows []T, more bool, err error)) (page[T], error) {
 	all, known := a.kept.get(at, a.Now()).(keptRows[T])
-	bounds := func() (begin, end int) { return min(at.offset, all.total), min(at.offset+limit, all.total) }
+	bounds := func() (begin, end int) {
+		begin = min(at.offset, all.total) // cursors can be forged
+		return begin, min(begin+limit, all.total)
+	}
 	begin, end := bounds()
 	if known = known && begin >= all.first && end <= all.first+len(all.rows); !known {
 		rows, more, err := ask()

@@ -2,12 +2,14 @@ package api_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"math"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -369,6 +371,13 @@ func TestPastPages(t *testing.T) {
 		store.FlowRows, store.FindingRows = store.FlowRows[1:], store.FindingRows[1:]
 		if w := changed.get(t, "/api/v1/"+path+"&cursor="+cursors[0]); w.Code != 410 || !strings.Contains(w.Body.String(), "have changed") {
 			t.Errorf("%s: another process that stores something else: %d %s", path, w.Code, w.Body)
+		}
+		forged, err := base64.RawURLEncoding.DecodeString(cursors[0])
+		parts := strings.Split(string(forged), ".")
+		parts[5] = strconv.Itoa(math.MaxInt)
+		far := base64.RawURLEncoding.EncodeToString([]byte(strings.Join(parts, ".")))
+		if page := object(t, s.get(t, "/api/v1/"+path+"&cursor="+far)); err != nil || len(list(page)) > 0 {
+			t.Errorf("%s: a page behind the end has %d rows, %v", path, len(list(page)), err)
 		}
 		for change, code := range map[string]int{"&src=rack1": 422, "&cursor=" + cursors[0]: 422, "&from=2026-01-20T09:00:01Z&to=2026-01-20T09:00:02Z": 422} {
 			if strings.Contains(path, "from=") && strings.HasPrefix(change, "&from") {
