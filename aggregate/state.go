@@ -196,7 +196,7 @@ func (h *History) Verdict(end, length int64) Verdict {
 		return v
 	}
 	open := true                // no window below the clear share is later
-	left := h.judged + h.loaded // of the windows from n down, each counted once for either
+	left := h.judged + h.loaded // the windows from n down have at most so many; at 0 they are empty
 	for n := min(end, h.end) - 1; n >= max(end-Horizon, h.end-Horizon, 0) && left > 0; n-- {
 		j := h.ring[n%Horizon]
 		if j&Loaded != 0 {
