@@ -203,6 +203,21 @@ func TestExpensive(t *testing.T) {
 	}
 }
 
+// broken is a store that panics.
+type broken struct{ *querytest.Memory }
+
+func (broken) Cells(context.Context, query.Question) ([]aggregate.CellStats, error) { panic("secret") }
+
+// TestPanic: a panic in the work on an answer fails this answer, and ends neither the server nor others.
+func TestPanic(t *testing.T) {
+	s := newServed(t, 9, func(c *api.Config) { c.Reader = broken{querytest.Fabric(2, 4)} })
+	for _, question := range []string{"cells", "verdict"} {
+		if w := s.get(t, "/api/v1/"+question+"?"+past); w.Code != 500 || strings.Contains(w.Body.String(), "secret") {
+			t.Errorf("%s: %d %s", question, w.Code, w.Body)
+		}
+	}
+}
+
 // FuzzRequests: the answer to any request is JSON and not an error of the server.
 func FuzzRequests(f *testing.F) {
 	for _, seed := range []string{

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -104,6 +105,11 @@ func (a *API) makeVerdict(ctx context.Context, s *table.State, on *scope, f *fab
 		of := *on
 		of.Signal = signal
 		group.Go(func() (err error) {
+			defer func() { // those who recover from a request's panics do so in its own goroutine
+				if p := recover(); p != nil {
+					err = fmt.Errorf("read %s: panic: %v", signal, p)
+				}
+			}()
 			g.Signals[i], err = a.signalRows(ctx, s, &of, length)
 			return err
 		})
