@@ -223,8 +223,8 @@ func (m *Memory) lacking(w *openWindow, now time.Time) iter.Seq2[uint64, *produc
 			if !m.isPresent(p, now) {
 				continue
 			}
-			parts := w.parts(id)
-			lacks := parts == 0 || slices.ContainsFunc(before, func(b *openWindow) bool { return parts < b.parts(id) })
+			parts := w.parts(id, p)
+			lacks := parts == 0 || slices.ContainsFunc(before, func(b *openWindow) bool { return parts < b.parts(id, p) })
 			if lacks && !yield(id, p) {
 				return
 			}
@@ -232,14 +232,19 @@ func (m *Memory) lacking(w *openWindow, now time.Time) iter.Seq2[uint64, *produc
 	}
 }
 
-// parts returns the number of parts of a producer that have blocks or provisional rows in the window.
-func (w *openWindow) parts(producer uint64) int {
+// parts returns the number of parts of a producer that have blocks or provisional rows in the window. Of a producer
+// that never announces rows each block counts: it may send a window in several, such as batches of decoded tags.
+func (w *openWindow) parts(id uint64, p *producer) int {
+	ids, ok := w.step.blocks[id]
+	if ok && !p.announces {
+		return ids.len()
+	}
 	var most [16]uint64
 	list := most[:0]
-	for i := range w.provisional[producer] {
-		list = append(list, w.provisional[producer][i].part)
+	for i := range w.provisional[id] {
+		list = append(list, w.provisional[id][i].part)
 	}
-	if ids, ok := w.step.blocks[producer]; ok {
+	if ok {
 		list = append(list, ids.first.part())
 		for id := range ids.more { // late packets make further blocks of a part
 			list = append(list, id.part())
