@@ -24,10 +24,19 @@ const asEncoded = "#%"
 // omits, and few other cells have flows through that location.
 const anywhere = "&var-location="
 
-// toCells returns a link to the cells board with all present choices, and the variables in set.
+// choices are the variables that all boards of the store have.
+const choices = "&${signal:queryparam}&${resolution:queryparam}&${level:queryparam}&${datasource:queryparam}"
+
+// toCells returns a link to the cells board with all present choices, and the variables in set. The
+// board that it is on has thresholds.
 func toCells(title, set string) object {
-	return object{"title": title, "targetBlank": false, "url": "/d/" + CellsUID +
-		"?${__url_time_range}&${signal:queryparam}&${resolution:queryparam}&${level:queryparam}&${datasource:queryparam}" + set + asEncoded}
+	return toCellsByDefault(title, "&${onset:queryparam}&${clear:queryparam}"+set)
+}
+
+// toCellsByDefault is toCells for a board without thresholds: Grafana would leave their variables in
+// the address as they are.
+func toCellsByDefault(title, set string) object {
+	return object{"title": title, "targetBlank": false, "url": "/d/" + CellsUID + "?${__url_time_range}" + choices + set + asEncoded}
 }
 
 // toSufferers returns a link from a location to the cells that it slows down.
@@ -100,7 +109,7 @@ func sized(options object) object {
 // knownPanel shows how much of the range is covered by data.
 func knownPanel() panel {
 	stored := object{"title": "show the newest 15 minutes that are stored", "targetBlank": false, "url": "/d/" + FabricUID +
-		"?from=${__data.fields.from_ms}&to=${__data.fields.to_ms}&${signal:queryparam}&${resolution:queryparam}&${level:queryparam}&${datasource:queryparam}"}
+		"?from=${__data.fields.from_ms}&to=${__data.fields.to_ms}" + choices}
 	return panel{
 		title: "Known", kind: "stat", width: 10, height: 4,
 		about:   "Coverage is the share of the range with observations, less the parts that are known to be missing. A tap of the last day is silent when it took in no packet in the range. Click on the newest minute to see the newest rows of the store.",

@@ -55,7 +55,7 @@ func jobBoard(o *Options) board {
 				about:   aboutFlows,
 				targets: []object{sqlTarget(jobFlowsSQL, formatTable)},
 				overrides: append(flowColumnTitles(),
-					locationColumn(colors, toCells("findings there", "&var-location=${__data.fields.location:percentencode}&viewPanel=22"))),
+					locationColumn(colors, toCellsByDefault("findings there", "&var-location=${__data.fields.location:percentencode}&viewPanel=22"))),
 			},
 		},
 	}

@@ -58,7 +58,7 @@ func places() *data.Frame {
 func TestLinksKeepNames(t *testing.T) {
 	v := &grafanatest.Viewer{From: recordsStart, To: recordsStart.Add(1), Choices: map[string]grafanatest.Choice{
 		"signal": {Text: "available bandwidth of capacity", Value: "1"}, "level": {Value: "0"}, "resolution": {Text: "1s", Value: "1000000000"}, "datasource": {Value: "a&b#c%"},
-		"src": {Value: oddDest}, "dst": {Value: oddSource}, "group": {Value: oddSource},
+		"src": {Value: oddDest}, "dst": {Value: oddSource}, "group": {Value: oddSource}, "onset": {Value: "0.35"}, "clear": {Value: "0.3"},
 	}}
 	var asked []grafanatest.Asked
 	var titles []string
@@ -100,6 +100,10 @@ func TestLinksKeepNames(t *testing.T) {
 		}
 		if last.Path != "/d/"+grafana.CellsUID || last.Query["var-datasource"] != "a&b#c%" || last.Query["from"] != "1767614400000" {
 			t.Errorf("%s: %s", titles[i], last.Href)
+		}
+		// The board of a job has no thresholds, so a link from it leaves those of the cells board.
+		if job := titles[i] == "Worst flows of $group"; job == (last.Query["var-onset"] == "0.35") || job == (last.Query["var-clear"] == "0.3") || strings.Contains(last.Href, "${") {
+			t.Errorf("%s: %s changes the thresholds", titles[i], last.Href)
 		}
 		if names := slices.Sorted(maps.Keys(last.Query)); slices.ContainsFunc(names, func(n string) bool {
 			return n != "from" && n != "to" && n != "viewPanel" && !strings.HasPrefix(n, "var-")
