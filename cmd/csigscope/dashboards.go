@@ -61,6 +61,7 @@ func (f *dashboardFlags) options() (grafana.Options, error) {
 	if err != nil {
 		return o, err
 	}
+	o.Thresholds = n.Config.States.Thresholds()
 	if f.network.fabric != "" {
 		o.Locations = n.Fabric.Locations()
 	}

@@ -462,3 +462,37 @@ func TestDashboardsWrite(t *testing.T) {
 		}
 	}
 }
+
+// TestDashboardsThresholds checks that Grafana judges cells by the configuration, as the page and
+// the API do.
+func TestDashboardsThresholds(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "csigscope.yaml")
+	if err := os.WriteFile(file, []byte("states: {onset: 0.3, clear: 0.25}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, os.Environ(), "dashboards", "write", "--out", dir, "--config", file)
+	for _, name := range []string{"fabric", "cells"} {
+		text, err := os.ReadFile(filepath.Join(dir, "dashboards", name+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := map[string]string{}
+		for _, v := range decodeJSON[struct {
+			Templating struct {
+				List []struct {
+					Name  string
+					Query any // a text, or an object for Prometheus
+				}
+			}
+		}](t, string(text)).Templating.List {
+			if query, ok := v.Query.(string); ok {
+				shown[v.Name] = query
+			}
+		}
+		if shown["onset"] != "0.3" || shown["clear"] != "0.25" {
+			t.Errorf("%s begins with the thresholds %q and %q", name, shown["onset"], shown["clear"])
+		}
+	}
+}

@@ -31,7 +31,7 @@ func cellsBoard(o *Options) board {
 			rangeVariable("src", "Source", fmt.Sprintf(worstFirst, "src_group", "true")),
 			rangeVariable("dst", "Destination", fmt.Sprintf(worstFirst, "dst_group", fromSource)),
 			locationVariable(),
-		}, thresholdVariables()...),
+		}, thresholdVariables(o.Thresholds)...),
 		panels: panels,
 	}
 }

@@ -51,7 +51,7 @@ func fabricBoard(o *Options) board {
 		uid: FabricUID, title: "csigscope / Fabric", name: "fabric", refresh: "10s", from: "now-15m",
 		variables: append([]sdk.TemplateVar{
 			sourceVariable("datasource", "Store", storePlugin), signalVariable(signals), resolutionVariable(o.Fine), rowsVariable(), levelVariable(),
-		}, thresholdVariables()...),
+		}, thresholdVariables(o.Thresholds)...),
 		panels: []panel{
 			verdictPanel(), knownPanel(),
 			heatPanel(),

@@ -327,9 +327,8 @@ func thresholdVariable(name, label string, share float64) sdk.TemplateVar {
 	return v
 }
 
-// thresholdVariables are the thresholds of aggregate.DefaultThresholds, which the user may change.
-func thresholdVariables() []sdk.TemplateVar {
-	t := aggregate.DefaultThresholds()
+// thresholdVariables are thresholds that the user may change.
+func thresholdVariables(t aggregate.Thresholds) []sdk.TemplateVar {
 	return []sdk.TemplateVar{thresholdVariable("onset", "Congested from", t.Onset), thresholdVariable("clear", "until below", t.Clear)}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -39,6 +40,8 @@ type Options struct {
 	Locations []fabric.Location
 	// Fine is the length of the finest stored windows, below 1 s.
 	Fine time.Duration
+	// Thresholds are those of cell states before anybody changes them in Grafana.
+	Thresholds aggregate.Thresholds
 	// Tables draws matrices as tables, for a Grafana without the plugin MatrixPanelID.
 	Tables bool
 	// Store is ClickHouse's HTTP address as seen by Grafana's server.
@@ -78,6 +81,7 @@ func ParseStoreAddress(text string) (a StoreAddress, err error) {
 func DefaultOptions() Options {
 	return Options{
 		Fine:       10 * time.Millisecond,
+		Thresholds: aggregate.DefaultThresholds(),
 		Store:      StoreAddress{Host: "127.0.0.1", Port: 8123, Database: "csigscope", User: "grafana"},
 		Prometheus: "http://127.0.0.1:9090",
 	}
