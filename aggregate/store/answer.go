@@ -38,14 +38,16 @@ func scaled(columns string) string {
 	return strings.Join(list, ", ")
 }
 
-func cellColumns(windowed bool) string {
-	verdict := ", sustained, any_judged, any_loaded, silent"
+func cellColumns(windowed, modes bool) string {
+	list := "src_group, dst_group, source_kind, " + saturated("observations, samples, bytes") + ", " + scaled("sum, measured") +
+		", min, max, " + saturated("untouched, trimmed, unjudged, heavy, heavy_sum") + ", sustained, any_judged, any_loaded, silent"
 	if !windowed {
-		verdict += ", toUnixTimestamp64Nano(since), toUInt64(judged_windows), toUInt64(congested_windows), " + scaled("later_sum, later_measured")
+		list += ", toUnixTimestamp64Nano(since), toUInt64(judged_windows), toUInt64(congested_windows), " + scaled("later_sum, later_measured")
 	}
-	return "src_group, dst_group, source_kind, " + saturated("observations, samples, bytes") + ", " + scaled("sum, measured") +
-		", min, max, " + saturated("untouched, trimmed, unjudged, heavy, heavy_sum") +
-		", mode_location, " + saturated("mode_count, mode_sum") + ", mode_evidence, runner_up, " + saturated("runner_up_count") + ", runner_up_evidence, votes.1, votes.2" + verdict
+	if modes {
+		list += ", mode_location, " + saturated("mode_count, mode_sum") + ", mode_evidence, runner_up, " + saturated("runner_up_count") + ", runner_up_evidence, votes.1, votes.2"
+	}
+	return list
 }
 
 // cellScanner holds the variables for one row: the client scans no named types.
@@ -60,15 +62,17 @@ type cellScanner struct {
 }
 
 // targets are in the order of cellColumns.
-func (c *cellScanner) targets(r *aggregate.CellStats, windowed bool) []any {
+func (c *cellScanner) targets(r *aggregate.CellStats, windowed, modes bool) []any {
 	list := []any{
 		&c.src, &c.dst, &c.kind, &r.Observations, &r.Samples, &r.Bytes, &r.Sum, &r.Measured,
 		&r.Min, &r.Max, &r.Untouched, &r.Trimmed, &r.Unjudged, &r.Heavy, &r.HeavySum,
-		&c.location, &r.ModeCount, &r.ModeSum, &c.evidence, &c.secondary, &r.RunnerUpCount, &c.otherEvidence, &c.voted, &c.votes,
 		&c.sustained, &c.judged, &c.loaded, &c.silent,
 	}
 	if !windowed {
 		list = append(list, &r.Since, &r.JudgedWindows, &r.CongestedWindows, &r.LaterSum, &r.LaterMeasured)
+	}
+	if modes {
+		list = append(list, &c.location, &r.ModeCount, &r.ModeSum, &c.evidence, &c.secondary, &r.RunnerUpCount, &c.otherEvidence, &c.voted, &c.votes)
 	}
 	return list
 }
@@ -99,11 +103,11 @@ func (s *Store) Cells(ctx context.Context, q Question) ([]aggregate.CellStats, e
 		return nil, fmt.Errorf("read cells: %w", err)
 	}
 	query := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY src_group, dst_group LIMIT %d",
-		cellColumns(false), q.view(s.database, "cells", false, judgedBy(s.thresholds)), q.cells(), s.maxRows+1)
+		cellColumns(false, !q.NoModes), q.view(s.database, "cells", false, judgedBy(s.thresholds)), q.cells(), s.maxRows+1)
 	r := aggregate.CellStats{Signal: q.Signal}
 	length := int64(q.Resolution)
 	c := cellScanner{thresholds: s.thresholds, end: (q.To.UnixNano() + length - 1) / length * length}
-	targets := c.targets(&r, false)
+	targets := c.targets(&r, false, !q.NoModes)
 	return queryRows(ctx, s, "read cells", query, func(rows driver.Rows) (aggregate.CellStats, error) {
 		if err := rows.Scan(targets...); err != nil {
 			return r, err
@@ -152,11 +156,11 @@ func (s *Store) eachCellWindow(ctx context.Context, q Question, limit int, f fun
 		return fmt.Errorf("read cell windows: %w", err)
 	}
 	query := fmt.Sprintf("SELECT window_start, %s FROM %s WHERE %s ORDER BY window_start, src_group, dst_group LIMIT %d",
-		cellColumns(true), q.view(s.database, "cell_windows", true, judgedBy(s.thresholds)), q.cells(), limit)
+		cellColumns(true, true), q.view(s.database, "cell_windows", true, judgedBy(s.thresholds)), q.cells(), limit)
 	r := aggregate.CellWindow{CellStats: aggregate.CellStats{Signal: q.Signal}}
 	var start time.Time
 	c := cellScanner{thresholds: s.thresholds}
-	targets := append([]any{&start}, c.targets(&r.CellStats, true)...)
+	targets := append([]any{&start}, c.targets(&r.CellStats, true, true)...)
 	return s.query(ctx, s.reader, "read cell windows", query, func(rows driver.Rows) error {
 		if err := rows.Scan(targets...); err != nil {
 			return err
@@ -213,10 +217,14 @@ func (s *Store) CellLocations(ctx context.Context, q Question) ([]aggregate.Cell
 	if err := s.resolve(ctx, &q, false); err != nil {
 		return nil, fmt.Errorf("read cell locations: %w", err)
 	}
+	where := q.cells()
+	if q.HeavyOnly {
+		where += " AND heavy > 0"
+	}
 	query := fmt.Sprintf("SELECT src_group, dst_group, source_kind, location, %s, min, max, %s, evidence, last, %s FROM %s WHERE %s ORDER BY src_group, dst_group, location LIMIT %d",
 		saturated("observations, samples, bytes, measured, sum"), saturated("untouched, trimmed, unjudged, heavy, heavy_sum"),
 		saturated("last_measured, last_sum, later_measured, later_sum"),
-		q.call(s.database, "cell_locations", q.signalArgs(), q.spanArgs()), q.cells(), s.maxRows+1)
+		q.call(s.database, "cell_locations", q.signalArgs(), q.spanArgs()), where, s.maxRows+1)
 	return queryRows(ctx, s, "read cell locations", query, func(rows driver.Rows) (c aggregate.CellLocation, err error) {
 		var src, dst, location uint64
 		var kind, evidence uint8

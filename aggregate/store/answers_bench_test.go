@@ -130,6 +130,7 @@ func BenchmarkAnswers(b *testing.B) {
 		{"matrices-over-time/1s", seconds, "cell_windows", ""},
 		{"matrices-over-time/1m", minutes, "cell_windows", ""},
 		{"top-locations/1s/200ms", seconds, "top_locations", ""},
+		{"cell-locations/1s", seconds, "cell_locations", ""},
 		{"extent", seconds, "", ""},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
@@ -186,6 +187,9 @@ func ask(b *testing.B, s *Store, q Question, view, columns string) (int, error) 
 	case view == "top_locations":
 		r, err := s.TopLocations(b.Context(), q, 20)
 		return len(r), err
+	case view == "cell_locations":
+		r, err := s.CellLocations(b.Context(), q)
+		return len(r), err
 	}
 	e, err := s.Extent(b.Context())
 	return len(e.Signals), err
@@ -195,8 +199,11 @@ func ask(b *testing.B, s *Store, q Question, view, columns string) (int, error) 
 func readRows(b *testing.B, s *Store, q Question, view string) uint64 {
 	windowed := view == "cell_windows" || view == "location_windows"
 	query := fmt.Sprintf("EXPLAIN ESTIMATE SELECT * FROM %s WHERE %s", q.view(s.database, view, windowed, judgedBy(s.thresholds)), q.cells())
-	if view == "location_windows" || view == "top_locations" {
+	switch view {
+	case "location_windows", "top_locations":
 		query = fmt.Sprintf("EXPLAIN ESTIMATE SELECT * FROM %s", q.view(s.database, view, windowed))
+	case "cell_locations":
+		query = fmt.Sprintf("EXPLAIN ESTIMATE SELECT * FROM %s", q.call(s.database, view, q.signalArgs(), q.spanArgs()))
 	}
 	sum := uint64(0)
 	err := s.query(b.Context(), s.reader, "explain", query, func(rows driver.Rows) error {

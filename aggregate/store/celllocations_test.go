@@ -2,10 +2,12 @@ package store
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/table"
@@ -45,6 +47,19 @@ func TestCellLocations(t *testing.T) {
 			t.Fatal(err)
 		}
 		checkAddsUp(t, cells, got, rows, signal.String())
+		q.HeavyOnly, q.NoModes = true, true
+		got = slices.DeleteFunc(got, func(c aggregate.CellLocation) bool { return c.Heavy == 0 })
+		for i := range cells {
+			c := &cells[i]
+			c.Mode, c.ModeCount, c.ModeSum, c.ModeEvidence, c.Votes = 0, 0, 0, 0, nil
+			c.RunnerUp, c.RunnerUpCount, c.RunnerUpEvidence = 0, 0, 0
+		}
+		if heavy, err := s.CellLocations(t.Context(), q); err != nil || !cmp.Equal(got, heavy, cmpopts.EquateEmpty()) {
+			t.Errorf("%s: %v, heavy ones alone (-all +alone):\n%s", signal, err, cmp.Diff(got, heavy))
+		}
+		if judged, err := s.Cells(t.Context(), q); err != nil || !cmp.Equal(cells, judged) {
+			t.Errorf("%s: %v, without modes (-with +without):\n%s", signal, err, cmp.Diff(cells, judged))
+		}
 	}
 }
 

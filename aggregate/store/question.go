@@ -34,6 +34,9 @@ type Question struct {
 	Src, Dst *aggregate.GroupID
 	// Among, unless empty, restricts the cells further.
 	Among []Cell
+	// NoModes leaves the modes and votes out of Cells, which take a third of its time, and HeavyOnly
+	// leaves rows without heavy observations out of CellLocations.
+	NoModes, HeavyOnly bool
 }
 
 // Cell is a source and a destination group.

@@ -166,6 +166,7 @@ func (a *API) signalRows(ctx context.Context, s *table.State, on *scope, length 
 		return rows, err
 	}
 	q := on.Question
+	q.NoModes, q.HeavyOnly = true, true
 	if s == nil && rows.Recent.Length == int64(time.Second) {
 		q.Resolution = time.Second // states of cells and of locations use the same windows
 	}

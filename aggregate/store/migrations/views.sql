@@ -177,53 +177,30 @@ ORDER BY heavy DESC, location
 -- in cells.
 CREATE OR REPLACE VIEW {{.Database}}.cell_locations_{{.Suffix}} AS
 SELECT
-    src_group,
-    dst_group,
-    source_kind,
-    location,
-    sum(w.observations) AS observations,
-    sum(w.samples) AS samples,
-    sum(w.bytes) AS bytes,
-    sum(w.measured) AS measured,
-    sum(w.sum) AS sum,
-    minIf(w.min, w.measured > 0) AS min,
-    max(w.max) AS max,
-    sum(w.untouched) AS untouched,
-    sum(w.trimmed) AS trimmed,
-    sum(w.unjudged) AS unjudged,
-    sum(w.heavy) AS heavy,
-    sum(w.heavy_sum) AS heavy_sum,
-    groupBitOr(w.evidence) AS evidence,
-    maxIf(w.bucket, w.measured > 0) AS last,
-    argMaxIf(w.measured, w.bucket, w.measured > 0) AS last_measured,
-    argMaxIf(w.sum, w.bucket, w.measured > 0) AS last_sum,
-    sumIf(w.measured, w.bucket >= {{template "later" .}}) AS later_measured,
-    sumIf(w.sum, w.bucket >= {{template "later" .}}) AS later_sum
-FROM
-(
-            SELECT
-                p.src_group AS src_group,
-                p.dst_group AS dst_group,
-                p.source_kind AS source_kind,
-                p.location AS location,
-                p.window_start AS bucket,
-                sum(toUInt128(p.observations)) AS observations,
-                sum(toUInt128(p.samples)) AS samples,
-                sum(toUInt128(p.bytes)) AS bytes,
-                sum(toUInt128(p.measured)) AS measured,
-                sum(toUInt128(p.sum)) AS sum,
-                minIf(p.min, p.measured > 0) AS min,
-                max(p.max) AS max,
-                sum(toUInt128(p.untouched)) AS untouched,
-                sum(toUInt128(p.trimmed)) AS trimmed,
-                sum(toUInt128(p.unjudged)) AS unjudged,
-                sum(toUInt128(p.heavy)) AS heavy,
-                sum(toUInt128(p.heavy_sum)) AS heavy_sum,
-                groupBitOr(p.evidence) AS evidence
+    p.src_group AS src_group,
+    p.dst_group AS dst_group,
+    p.source_kind AS source_kind,
+    p.location AS location,
+    sum(toUInt128(p.observations)) AS observations,
+    sum(toUInt128(p.samples)) AS samples,
+    sum(toUInt128(p.bytes)) AS bytes,
+    sum(toUInt128(p.measured)) AS measured,
+    sum(toUInt128(p.sum)) AS sum,
+    minIf(p.min, p.measured > 0) AS min,
+    max(p.max) AS max,
+    sum(toUInt128(p.untouched)) AS untouched,
+    sum(toUInt128(p.trimmed)) AS trimmed,
+    sum(toUInt128(p.unjudged)) AS unjudged,
+    sum(toUInt128(p.heavy)) AS heavy,
+    sum(toUInt128(p.heavy_sum)) AS heavy_sum,
+    groupBitOr(p.evidence) AS evidence,
+    maxIf(p.window_start, p.measured > 0) AS last,
+    sumArgMaxIf(toUInt128(p.measured), p.window_start, p.measured > 0) AS last_measured,
+    sumArgMaxIf(toUInt128(p.sum), p.window_start, p.measured > 0) AS last_sum,
+    sumIf(toUInt128(p.measured), p.window_start >= {{template "later" .}}) AS later_measured,
+    sumIf(toUInt128(p.sum), p.window_start >= {{template "later" .}}) AS later_sum
             {{template "visible" .}}
               AND {{template "chosen" .}}
-            GROUP BY src_group, dst_group, source_kind, location, bucket
-) AS w
 GROUP BY src_group, dst_group, source_kind, location
 {{template "settings"}};
 {{end}}
