@@ -114,6 +114,10 @@ type Block struct {
 	DistCount []uint64
 	DistEnd   []uint32
 
+	// More is set if further blocks of the producer's part have more rows of this window: one with many
+	// rows may come in several.
+	More bool
+
 	// Flows are the flows with the most heavy observations, and the totals of all others, if the
 	// shard's FlowLimits ask for them and the window is at least 1 s long.
 	Flows []FlowRow

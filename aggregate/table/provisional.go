@@ -180,9 +180,37 @@ func (m *Memory) ended(b *aggregate.Block) {
 		if start > b.WindowStart || w.provisional[b.Producer] == nil {
 			continue
 		}
+		if start == b.WindowStart && b.More {
+			m.shrink(w, b)
+			continue
+		}
 		if m.drop(w, b.Producer, func(r *provisionalRows) bool { return r.incarnation <= b.Incarnation && r.part == b.Part() }) > 0 {
 			w.changed = true
 		}
+	}
+}
+
+// shrink removes the provisional rows that have the keys of a block, the first of several of its part.
+func (m *Memory) shrink(w *openWindow, b *aggregate.Block) {
+	final := make(map[tableKey]bool, b.Len())
+	for i := range b.Len() {
+		final[tableKey{b.Cell(i), aggregate.LocationID(b.Location[i])}] = true
+	}
+	for i := range w.provisional[b.Producer] {
+		r := &w.provisional[b.Producer][i]
+		if r.incarnation > b.Incarnation || r.part != b.Part() {
+			continue
+		}
+		kept := 0
+		for j, k := range r.keys {
+			if !final[k] {
+				r.keys[kept], r.sums[kept] = k, r.sums[j]
+				kept++
+			}
+		}
+		m.early.rows -= len(r.keys) - kept
+		m.early.of[b.Producer] -= len(r.keys) - kept
+		r.keys, r.sums = r.keys[:kept], r.sums[:kept]
 	}
 }
 

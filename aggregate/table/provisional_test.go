@@ -12,6 +12,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -314,6 +315,75 @@ func TestLaggingPart(t *testing.T) {
 			m.WriteProvisional(provisionalOf(cellBlock(lags[0], max(second-1, 0), lags[1], true)))
 			m.Publish()
 		}
+	}
+}
+
+// halves cuts a block into two that follow each other.
+func halves(b *aggregate.Block) (first, second *aggregate.Block) {
+	first, second = b.Clone(), b.Clone()
+	middle := b.Len() / 2
+	buckets := b.DistEnd[middle-1]
+	for _, column := range [][2]*[]uint8{{&first.Signal, &second.Signal}, {&first.Kind, &second.Kind}, {&first.Encoding, &second.Encoding}, {&first.Evidence, &second.Evidence}} {
+		*column[0], *column[1] = (*column[0])[:middle], (*column[1])[middle:]
+	}
+	columns := func(b *aggregate.Block) []*[]uint64 {
+		return []*[]uint64{
+			&b.SrcGroup, &b.DstGroup, &b.Location, &b.Observations, &b.Samples, &b.Unjudged, &b.Bytes, &b.Sum, &b.Min, &b.Max,
+			&b.Untouched, &b.Trimmed, &b.Heavy, &b.HeavySum,
+		}
+	}
+	for i, column := range columns(first) {
+		other := columns(second)[i]
+		*column, *other = (*column)[:middle], (*other)[middle:]
+	}
+	first.DistCode, second.DistCode = first.DistCode[:buckets], second.DistCode[buckets:]
+	first.DistCount, second.DistCount = first.DistCount[:buckets], second.DistCount[buckets:]
+	first.DistEnd, second.DistEnd = first.DistEnd[:middle], second.DistEnd[middle:]
+	for i := range second.DistEnd {
+		second.DistEnd[i] -= buckets
+	}
+	first.More = true
+	second.Seq++
+	return first, second
+}
+
+// TestBlocksOfAPart: a window whose rows come in two blocks of a part is final only with the second one, and shows the
+// announced rows of that one until then.
+func TestBlocksOfAPart(t *testing.T) {
+	for _, announced := range []bool{true, false} {
+		m, now := atSecond(0, table.MemoryOptions{})
+		whole := block(1, 0, 8)
+		for i := range whole.Kind {
+			whole.Kind[i] = uint8(decode.Tag) // cells would leave out reflections beside tags
+		}
+		m.WriteProvisional(provisionalOf(block(1, -1, 1))) // it announces rows
+		seen := uint64(0)
+		check := func(final bool) {
+			t.Helper()
+			*now = now.Add(100 * time.Millisecond)
+			m.Publish()
+			w := m.State().Newest()
+			got := uint64(0)
+			for _, signal := range w.Signals() {
+				for _, c := range w.Cells(signal) {
+					got += c.Observations
+				}
+			}
+			if got != seen || w.Final != final {
+				t.Errorf("announced: %t: %d observations, final: %t, want %d, %t", announced, got, w.Final, seen, final)
+			}
+		}
+		first, second := halves(whole)
+		if seen = observed(first); announced {
+			m.WriteProvisional(provisionalOf(whole))
+			seen = observed(whole)
+			check(false)
+		}
+		write(t, m, first)
+		check(false)
+		write(t, m, second)
+		seen = observed(whole)
+		check(true)
 	}
 }
 

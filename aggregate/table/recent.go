@@ -220,7 +220,9 @@ func (m *Memory) WriteBlock(_ context.Context, b *aggregate.Block) error {
 		return nil
 	}
 	if p := m.count(now, b); p != nil {
-		p.closed = max(p.closed, b.WindowStart)
+		if !b.More {
+			p.closed = max(p.closed, b.WindowStart)
+		}
 		if now.Sub(m.closes(b.WindowStart)) < m.presence() { // windows wait for so long
 			p.owes = false
 		}

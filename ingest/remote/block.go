@@ -21,7 +21,7 @@ func toWire(b *aggregate.Block, from, to int) *wire.Block {
 		Observations: b.Observations[from:to], Samples: b.Samples[from:to], Unjudged: b.Unjudged[from:to], Bytes: b.Bytes[from:to],
 		Sum: b.Sum[from:to], Min: b.Min[from:to], Max: b.Max[from:to],
 		Untouched: b.Untouched[from:to], Trimmed: b.Trimmed[from:to], Heavy: b.Heavy[from:to], HeavySum: b.HeavySum[from:to], Evidence: b.Evidence[from:to],
-		DistSize: make([]uint32, 0, to-from),
+		DistSize: make([]uint32, 0, to-from), More: b.More || to < b.Len(),
 	}
 	start := distStart(b, from)
 	at := start
@@ -54,7 +54,7 @@ func fromWire(m *wire.Block) (*aggregate.Block, error) {
 		SrcGroup: m.GetSrcGroup(), DstGroup: m.GetDstGroup(), Location: m.GetLocation(),
 		Observations: m.GetObservations(), Samples: m.GetSamples(), Unjudged: m.GetUnjudged(), Bytes: m.GetBytes(), Sum: m.GetSum(), Min: m.GetMin(), Max: m.GetMax(),
 		Untouched: m.GetUntouched(), Trimmed: m.GetTrimmed(), Heavy: m.GetHeavy(), HeavySum: m.GetHeavySum(), Evidence: m.GetEvidence(),
-		DistCount: m.GetDistCount(),
+		DistCount: m.GetDistCount(), More: m.GetMore(),
 	}
 	if err := checkWindow(b); err != nil {
 		return nil, err

@@ -69,7 +69,7 @@ func overflowRows(b *aggregate.Block, keep int) (out *aggregate.Block, rows int,
 		return b, 0, 0
 	}
 	keep = max(keep, 0)
-	out = &aggregate.Block{Source: b.Source, Seq: b.Seq, Resolution: b.Resolution, WindowStart: b.WindowStart, Flows: b.Flows}
+	out = &aggregate.Block{Source: b.Source, Seq: b.Seq, Resolution: b.Resolution, WindowStart: b.WindowStart, More: b.More, Flows: b.Flows}
 	sums := map[rowKey]*overflowRow{}
 	var order []rowKey
 	for i := range b.Len() {

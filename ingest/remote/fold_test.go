@@ -63,6 +63,9 @@ func TestRoundTrip(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if folded, _, _ := overflowRows(got, 1); got.More != (to < b.Len()) || folded.More != got.More {
+				t.Errorf("rows to %d of %d: more are to come: %t, folded %t", to, b.Len(), got.More, folded.More)
+			}
 			parts = append(parts, got)
 		}
 		at := 0

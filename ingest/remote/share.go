@@ -82,5 +82,6 @@ func partSeq(seq uint64, part uint32) uint64 {
 	if part == 0 {
 		return seq
 	}
-	return xxhash.Sum64(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, seq), part))
+	hash := xxhash.Sum64(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, seq), part))
+	return seq>>aggregate.PartShift<<aggregate.PartShift | hash>>(64-aggregate.PartShift)
 }

@@ -158,7 +158,10 @@ func TestSharedParts(t *testing.T) {
 				t.Fatalf("%+v, %v", p, err)
 			}
 			got = append(got, part)
-			numbers[partSeq(one.GetBlock().GetSeq(), one.GetPart())] = true
+			seq := partSeq(one.GetBlock().GetSeq(), one.GetPart())
+			if numbers[seq] = true; seq>>aggregate.PartShift != b.Part() {
+				t.Errorf("%d rows: part %d of the producer, want %d", rows, seq>>aggregate.PartShift, b.Part())
+			}
 		}
 		if totalsOf(got...) != totalsOf(b) || len(numbers) != len(got) || !numbers[9] {
 			t.Errorf("%d rows: %d parts with %d numbers, %+v, want %+v", rows, len(got), len(numbers), totalsOf(got...), totalsOf(b))

@@ -853,7 +853,9 @@ type Block struct {
 	Unjudged []uint64 `protobuf:"varint,29,rep,packed,name=unjudged,proto3" json:"unjudged,omitempty"`
 	// A byte a row: the evidence that located observations more closely than their locators, 1 the
 	// path table, 2 hashes, 4 taps in the fabric, or a sum of them. Empty: none.
-	Evidence      []byte `protobuf:"bytes,30,opt,name=evidence,proto3" json:"evidence,omitempty"`
+	Evidence []byte `protobuf:"bytes,30,opt,name=evidence,proto3" json:"evidence,omitempty"`
+	// Further blocks of the stream have more rows of this window.
+	More          bool `protobuf:"varint,31,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1096,6 +1098,13 @@ func (x *Block) GetEvidence() []byte {
 		return x.Evidence
 	}
 	return nil
+}
+
+func (x *Block) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 // Flows are the flows with the most heavy observations of a window, and the rest of each cell, as
@@ -2260,7 +2269,7 @@ const file_ingest_proto_rawDesc = "" +
 	"\x0fdevice_location\x18\v \x01(\x06R\x0edeviceLocation\x12%\n" +
 	"\x0estage_location\x18\f \x01(\x06R\rstageLocation\x12\x12\n" +
 	"\x04peer\x18\r \x01(\tR\x04peer\x12\x17\n" +
-	"\afar_end\x18\x0e \x01(\x06R\x06farEnd\"\xcf\x06\n" +
+	"\afar_end\x18\x0e \x01(\x06R\x06farEnd\"\xe3\x06\n" +
 	"\x05Block\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x06R\vincarnation\x12\x10\n" +
@@ -2294,7 +2303,8 @@ const file_ingest_proto_rawDesc = "" +
 	"\x05flows\x18\x1b \x01(\v2\x1a.csigscope.ingest.v1.FlowsR\x05flows\x12\x18\n" +
 	"\asamples\x18\x1c \x03(\x04R\asamples\x12\x1a\n" +
 	"\bunjudged\x18\x1d \x03(\x04R\bunjudged\x12\x1a\n" +
-	"\bevidence\x18\x1e \x01(\fR\bevidence\"\xe4\x04\n" +
+	"\bevidence\x18\x1e \x01(\fR\bevidence\x12\x12\n" +
+	"\x04more\x18\x1f \x01(\bR\x04more\"\xe4\x04\n" +
 	"\x05Flows\x12\x16\n" +
 	"\x06blocks\x18\x01 \x01(\rR\x06blocks\x12\x1f\n" +
 	"\vrows_before\x18\x02 \x01(\x04R\n" +
