@@ -9,11 +9,12 @@ import { Palette } from "../../../page/static/palette.js";
 import { cellsOf, draw, groupsOf, meanOf, type Drawing } from "./data";
 import type { Options } from "./options";
 import { view } from "./shared";
-import { lines, type Format } from "./text";
+import { fitting, lines, type Format } from "./text";
 
 const BAR = 32; // height of the controls above the matrix, CSS pixels
 const LEGEND = 44; // height of the legend below it, two lines
 const SHOWN = 8; // maximum number of locations in the legend
+const STATES = ["too few", "no data"]; // last entries of the legend
 
 export function MatrixPanel({ data, width, height, options }: PanelProps<Options>) {
   const kept = useRef(new Map<string, RGB>()).current;
@@ -36,7 +37,7 @@ export function MatrixPanel({ data, width, height, options }: PanelProps<Options
       ) : (
         <div style={{ height: height - BAR - LEGEND }}><Message>no cell with heavy observations in this range</Message></div>
       )}
-      <Legend drawing={drawing} options={options} format={formatOf(mean)} />
+      <Legend drawing={drawing} options={options} width={width} format={formatOf(mean)} />
     </div>
   );
 }
@@ -145,7 +146,7 @@ function themed(name: ThemeName, ground: string, text: string, strong: string): 
   return { ...theme, ground: /^#[0-9a-f]{6}$/i.test(ground) ? parse(ground) : theme.ground, text, strong };
 }
 
-function Legend({ drawing, options, format }: { drawing: Drawing; options: Options; format: Format }) {
+function Legend({ drawing, options, width, format }: { drawing: Drawing; options: Options; width: number; format: Format }) {
   const { isDark } = useTheme2();
   const { highlight } = useSyncExternalStore(view.subscribe, view.get);
   const name: ThemeName = isDark ? "dark" : "light";
@@ -162,15 +163,17 @@ function Legend({ drawing, options, format }: { drawing: Drawing; options: Optio
       </div>
     );
   }
+  const labels = drawing.places.map((p) => `${p.rank} ${p.id} ${Math.round(100 * p.share)} %`);
+  const shown = fitting(labels, SHOWN, ["clear", ...STATES], width);
   return (
     <div style={bar}>
-      {drawing.places.slice(0, SHOWN).map((p) => (
+      {drawing.places.slice(0, shown).map((p, i) => (
         <button key={p.id} onClick={() => view.set({ highlight: highlight === p.id ? "" : p.id })} aria-pressed={highlight === p.id} title="let its cells stand out"
           style={{ all: "unset", cursor: "pointer", opacity: highlight && highlight !== p.id ? 0.4 : 1 }}>
-          <Swatch color={css(p.rgb)} /> {p.rank} {p.id} {Math.round(100 * p.share)} %
+          <Swatch color={css(p.rgb)} /> {labels[i]}
         </button>
       ))}
-      {drawing.places.length > SHOWN && <span>and {drawing.places.length - SHOWN} more</span>}
+      {drawing.places.length > shown && <span>and {drawing.places.length - shown} more</span>}
       <span><Swatch color={css(colorsOf(name).clear)} /> clear</span>
       <States name={name} />
     </div>
@@ -180,7 +183,7 @@ function Legend({ drawing, options, format }: { drawing: Drawing; options: Optio
 function States({ name }: { name: ThemeName }) {
   const { few, hatch, ground } = colorsOf(name);
   const stripes = `repeating-linear-gradient(135deg, ${css(hatch)} 0 1px, ${css(mix(hatch, ground, 0))} 1px 4px)`;
-  return <><span><Swatch color={css(few)} /> too few</span><span><Swatch color={stripes} /> no data</span></>;
+  return <><span><Swatch color={css(few)} /> {STATES[0]}</span><span><Swatch color={stripes} /> {STATES[1]}</span></>;
 }
 
 const Swatch = ({ color }: { color: string }) => <span style={{ display: "inline-block", width: 12, height: 12, verticalAlign: "-2px", background: color }} />;

@@ -1,4 +1,4 @@
-// The text of a cell's tooltip, by pure functions.
+// The text of a cell's tooltip and of a legend, by pure functions.
 
 import type { Under } from "./data";
 import type { Pointer } from "./shared";
@@ -41,3 +41,30 @@ function several({ cells, of, state, mode }: Under): string[] {
 
 const named = (state: string) => state.replace("_", " ");
 const loaded = (share: number, of: number) => `${percent(share)} of ${of.toLocaleString("en")} observations heavy`;
+
+// Width of a character of a legend, of its swatch, and of the space between two entries, CSS pixels.
+// Digits and capitals are wider than the mean, so this is more than most texts need.
+const [CHARACTER, SWATCH, GAP] = [6.6, 16, 12];
+
+/**
+ * fitting returns how many of the places a legend has room for in two lines of a width, at least one.
+ * tail are the entries behind the places.
+ */
+export function fitting(places: string[], most: number, tail: string[], width: number): number {
+  for (let n = Math.min(places.length, most); n > 1; n--) {
+    const more = places.length > n ? [`and ${places.length - n} more`] : [];
+    if (rows([...places.slice(0, n), ...more, ...tail], width) <= 2) return n;
+  }
+  return Math.min(places.length, 1);
+}
+
+/** rows returns the number of lines into which a legend wraps. */
+function rows(entries: string[], width: number): number {
+  let [count, used] = [1, 0];
+  for (const entry of entries) {
+    const wide = SWATCH + CHARACTER * entry.length;
+    if (used > 0 && used + GAP + wide > width) [count, used] = [count + 1, 0];
+    used += (used > 0 ? GAP : 0) + wide;
+  }
+  return count;
+}

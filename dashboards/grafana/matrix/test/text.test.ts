@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Cell } from "../src/data";
-import { lines } from "../src/text";
+import { fitting, lines } from "../src/text";
 
 const pointer = { src: "r1", dst: "r2" };
 const under = (...cells: Cell[]) => ({ cells, of: 1, state: cells[0]?.state ?? "no_data", mode: "" });
@@ -29,4 +29,14 @@ test("a folded cell is the gravest of its cells", () => {
   assert.deepEqual(lines(pointer, { cells: two, of: 4, state: "congested", mode: "up1" }, String).slice(1), [
     "congested: the gravest of 4 cells", "10 % of 1,600 observations heavy", "up1, named by most", "click for its cells",
   ]);
+});
+
+test("a legend has no more places than its two lines hold", () => {
+  const places = ["1 leaf14:down2 21 %", "2 leaf5:up4 18 %", "3 spine3:down5 17 %", "4 spine4:down5 15 %", "5 leaf5:up2 9 %", "6 leaf5:up1 8 %", "7 leaf5:up3 5 %", "8 spine2:down5 4 %", "9 spine1:down5 3 %"];
+  const tail = ["clear", "too few", "no data"];
+  assert.equal(fitting(places, 8, tail, 2000), 8);
+  assert.equal(fitting(places, 8, tail, 604), 6); // half of a window of 1600 pixels: all 8 took three lines
+  assert.equal(fitting(places.slice(0, 2), 8, tail, 604), 2);
+  assert.equal(fitting(places, 8, tail, 50), 1);
+  assert.equal(fitting([], 8, tail, 604), 0);
 });
