@@ -15,6 +15,14 @@ const alertInterval = "1m"
 // to its end.
 const alertRange = 600
 
+// alertFolder is the folder of the rules. Grafana finds it by its title only, and makes it before that
+// of the dashboards, whose title it must not have: there would be two folders of that title.
+const alertFolder = "csigscope alerts"
+
+// numberOf defines $value as Prometheus does, where it is a number. In Grafana it is a text with all
+// values. An evaluation without a result has no value, but its annotations are expanded too.
+const numberOf = "{{ $value := 0.0 }}{{ with $values.A }}{{ $value = .Value }}{{ end }}"
+
 // alertRules returns the Prometheus rules in Grafana's form, for installations without Prometheus
 // alerting.
 func alertRules() (object, error) {
@@ -28,7 +36,7 @@ func alertRules() (object, error) {
 		for i := range g.Rules {
 			rules = append(rules, alertRule(&g.Rules[i]))
 		}
-		groups = append(groups, object{"orgId": 1, "name": g.Name, "folder": "csigscope", "interval": alertInterval, "rules": rules})
+		groups = append(groups, object{"orgId": 1, "name": g.Name, "folder": alertFolder, "interval": alertInterval, "rules": rules})
 	}
 	return object{"apiVersion": 1, "groups": groups}, nil
 }
@@ -38,8 +46,10 @@ func alertRules() (object, error) {
 func alertRule(r *metrics.Rule) object {
 	annotations := object{}
 	for key, text := range r.Annotations {
-		// In Prometheus $value is a number; in Grafana it is a text with all values.
-		annotations[key] = strings.ReplaceAll(text, "$value", "$values.A.Value")
+		if strings.Contains(text, "$value") {
+			text = numberOf + text
+		}
+		annotations[key] = text
 	}
 	labels := object{}
 	for key, text := range r.Labels {
