@@ -84,7 +84,7 @@ func pipelineBoard() board {
 		variables: []sdk.TemplateVar{sourceVariable("prometheus", "Prometheus", "prometheus"), labelVariable("job", "Job", source), labelVariable("instance", "Instance", source)},
 		panels: []panel{{
 			title: "Alerts", kind: "table", width: gridWidth, height: 6, source: source, options: tableOptions(),
-			about: "Rules that fire or are about to, as Prometheus evaluates them, from dashboards/metrics/alerts.",
+			about: "Rules that fire or are about to, as Prometheus evaluates them, from dashboards/metrics/alerts. Rules that Grafana evaluates (dashboards write --alerts) are not here, but on its page Alerting.",
 			targets: []object{{
 				"refId": "A", "datasource": source, "expr": `ALERTS{alertname=~"Csigscope.*"}`, "instant": true, "range": false, "format": "table", "editorMode": "code",
 			}},
