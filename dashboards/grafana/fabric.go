@@ -112,14 +112,14 @@ func knownPanel() panel {
 		"?from=${__data.fields.from_ms}&to=${__data.fields.to_ms}" + choices}
 	return panel{
 		title: "Known", kind: "stat", width: 10, height: 4,
-		about:   "Coverage is the share of the range with observations, less the parts that are known to be missing. A tap of the last day is silent when it took in no packet in the range. Click on the newest minute to see the newest rows of the store.",
-		targets: []object{sqlTarget(knownSQL, formatTable)}, defaults: statDefaults(), options: sized(statOptions("/^(coverage|silent taps|newest minute)$/")),
+		about:   "Coverage is the share of the range with observations, less the parts that are known to be missing. A tap of the last day is silent when it took in no packet in the range. Click on the time of the newest rows to see the 15 minutes before it.",
+		targets: []object{sqlTarget(knownSQL, formatTable)}, defaults: statDefaults(), options: sized(statOptions("/^(coverage|silent taps|newest rows)$/")),
 		overrides: []object{
 			override("coverage", object{"unit": "percentunit", "decimals": 1, "noValue": "no data", "thresholds": object{"mode": "absolute", "steps": []object{
 				{"color": "red", "value": nil}, {"color": "orange", "value": 0.5}, {"color": "green", "value": 0.95},
 			}}}),
 			override("silent taps", object{"mappings": []object{pattern("^0 of", "green"), pattern(" of ", "red")}}),
-			override("newest minute", object{"unit": "dateTimeFromNow", "noValue": "nothing stored", "links": []object{stored}}),
+			override("newest rows", object{"unit": "dateTimeFromNow", "noValue": "nothing stored", "links": []object{stored}}),
 		},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -219,7 +220,11 @@ func TestRanges(t *testing.T) {
 			}
 			return frame
 		}
-		known, _ := ask("Known").FieldByName("coverage")
+		frame := ask("Known")
+		if end, _ := frame.FieldByName("to_ms"); end.At(0) != strconv.FormatInt(recordsStart.Add(time.Second).UnixMilli(), 10) {
+			t.Errorf("the newest rows end at %v", end.At(0))
+		}
+		known, _ := frame.FieldByName("coverage")
 		if got, err := known.FloatAt(0); err != nil || math.Abs(got-tt.covered) > 1e-12 {
 			t.Errorf("%v: coverage is %g, %v", tt, got, err)
 		}

@@ -271,9 +271,9 @@ FROM
     )
 )`)
 
-// knownSQL returns how much of the range is covered, and where rows are. Coverage is the share of
-// the range in windows with rows, without the known gaps of each displayed window. Taps are those of the day before
-// the range's end; a tap is silent if it received no packet in the range.
+// knownSQL returns how much of the range is covered, and when the newest rows end: those of 1 min are stored minutes
+// after those of 1 s. Coverage is the share of the range in windows with rows, without the known gaps of each displayed
+// window. Taps are those of the day before the range's end; a tap is silent if it received no packet in the range.
 var knownSQL = ask(`
 SELECT (SELECT sum(least(toFloat64(c.covered), (1 - least(g.gap_share, 1)) * ` + partOf("g.slot", wholeStep) + `)) / (toUnixTimestamp64Milli($__toTime_ms) - toUnixTimestamp64Milli($__fromTime_ms))
         FROM
@@ -284,14 +284,19 @@ SELECT (SELECT sum(least(toFloat64(c.covered), (1 - least(g.gap_share, 1)) * ` +
         ) AS c
         INNER JOIN (SELECT intDiv(toUnixTimestamp64Nano(window_start), ` + wholeStep + `) AS slot, gap_share FROM coverage_windows_{rows}({rowspan}, step_ns = ` + wholeStep + `)) AS g USING slot) AS "coverage",
     if(empty(taps), 'none known', toString(length(silent)) || ' of ' || toString(length(taps)) || if(empty(silent), '', ': ' || arrayStringConcat(arraySlice(silent, 1, 3), ', '))) AS "silent taps",
-    if(rows = 0, NULL, toUnixTimestamp64Milli(last)) AS "newest minute",
-    toString(toUnixTimestamp64Milli(greatest(first, last - INTERVAL 15 MINUTE))) AS from_ms, toString(toUnixTimestamp64Milli(last + INTERVAL 1 MINUTE)) AS to_ms
+    if(newest = 0, NULL, newest) AS "newest rows", toString(greatest(first, newest - 900000)) AS from_ms, toString(newest) AS to_ms
 FROM
 (
     SELECT (SELECT groupUniqArray(name) FROM tap_totals(from = $__toTime_ms - INTERVAL 1 DAY, to = $__toTime_ms)) AS taps,
         arraySort(arrayFilter(t -> NOT has((SELECT groupUniqArrayIf(name, packets > 0) FROM tap_totals({range})), t), taps)) AS silent
 ) AS t
-CROSS JOIN (SELECT min(window_start) AS first, max(window_start) AS last, count() AS rows FROM partials_1m) AS stored`)
+CROSS JOIN
+(
+    SELECT toUnixTimestamp64Milli(min(window_start)) AS first,
+        greatest(if(count() = 0, 0, toUnixTimestamp64Milli(max(window_start)) + 60000),
+            (SELECT if(count() = 0, 0, toUnixTimestamp64Milli(max(window_start)) + 1000) FROM partials_1s WHERE window_start > (SELECT max(window_start) FROM partials_1m))) AS newest
+    FROM partials_1m
+) AS stored`)
 
 // cellSQL returns one cell over time.
 var cellSQL = ask(`
