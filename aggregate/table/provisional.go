@@ -349,19 +349,15 @@ func (m *Memory) isOwed(w *openWindow, open bool) bool {
 	return false
 }
 
-// awaits reports whether a present producer may have rows of a window that it did not announce: one that announces rows
-// until it or the window closes, and another, whose blocks may be batches, until the window closes and it has written
-// this or a later one. No producer has to have rows of short windows.
+// awaits reports whether a present producer may have rows of a window without having announced any:
+// any producer until the window closes, and one that never announces rows until it writes a later
+// window. No producer has to have rows of short windows.
 func (m *Memory) awaits(w *openWindow, now time.Time, open bool) bool {
 	if m.seconds != nil {
 		return open
 	}
 	for _, p := range m.producers {
-		awaited := open || p.closed < w.step.start
-		if p.announces {
-			awaited = open && p.closed < w.step.start
-		}
-		if awaited && m.isPresent(p, now) {
+		if m.isPresent(p, now) && p.closed < w.step.start && (open || !p.announces) {
 			return true
 		}
 	}

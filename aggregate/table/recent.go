@@ -18,7 +18,7 @@ import (
 type MemoryOptions struct {
 	Resolution time.Duration // of the kept blocks; default aggregate.LiveResolution
 	// Lateness is how long producers keep a window open after its end: no window is final earlier,
-	// unless every present producer announces rows and closed it. Default two windows, at least 50 ms.
+	// unless every present producer closed it. Default two windows, at least 50 ms.
 	Lateness time.Duration
 	// Windows is the maximum number of windows, the newest; default DefaultWindows, and with a long
 	// lateness as many as it takes until they are final.

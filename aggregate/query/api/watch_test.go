@@ -156,7 +156,7 @@ func TestWatch(t *testing.T) {
 func TestWatchAge(t *testing.T) {
 	var after atomic.Int64 // ns since begin
 	clock := func() time.Time { return begin.Add(time.Duration(after.Load())) }
-	after.Store(int64(3500 * time.Millisecond)) // the window is closed
+	after.Store(int64(1500 * time.Millisecond))
 	s := newServed(t, 9, func(c *api.Config) {
 		c.Memory, c.Now = table.NewMemory(table.MemoryOptions{Epoch: 7, Log: 16, Now: clock}), clock
 	})
