@@ -206,7 +206,9 @@ func TestExpensive(t *testing.T) {
 // broken is a store that panics.
 type broken struct{ *querytest.Memory }
 
-func (broken) Cells(context.Context, query.Question) ([]aggregate.CellStats, error) { panic("secret") }
+func (broken) Cells(context.Context, query.Question) ([]aggregate.CellStats, error) {
+	panic("secret") // the server has to recover from it
+}
 
 // TestPanic: a panic in the work on an answer fails this answer, and ends neither the server nor others.
 func TestPanic(t *testing.T) {
