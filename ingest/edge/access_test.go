@@ -617,7 +617,7 @@ func TestRevoked(t *testing.T) {
 			end()
 		}
 		check("all have gone")
-		if n := s.Stats().Refused["revoked"]; n != 3 || !strings.Contains(log.String(), "reason=revoked") {
+		if n := s.Stats().Refused["revoked"]; n != 3 || !strings.Contains(log.String(), "api answer cut short") || !strings.Contains(log.String(), "reason=revoked") {
 			t.Errorf("%d counted, and the log says %s", n, log)
 		}
 	})

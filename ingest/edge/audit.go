@@ -177,7 +177,11 @@ func (a *audit) write(q *request, status int, r *http.Request, took time.Duratio
 		slog.Float64("ms", float64(took)/float64(time.Millisecond)),
 	}
 	if refused {
-		a.refused[q.why()].Warn(a.logger, now, "api request refused", append(line, slog.String("reason", q.why().String()))...)
+		message := "api request refused"
+		if status < http.StatusBadRequest || q.why() == revoked { // it had begun
+			message = "api answer cut short"
+		}
+		a.refused[q.why()].Warn(a.logger, now, message, append(line, slog.String("reason", q.why().String()))...)
 		return
 	}
 	if status < http.StatusBadRequest { // parameters of bad requests may contain anything
