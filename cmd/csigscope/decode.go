@@ -34,10 +34,9 @@ people instead, with the time as RFC 3339 beside time_ns. At the end decode prin
 the numbers of packets, by result, and of observations.
 
 FILE may be pcap or pcapng, plain or compressed with gzip or zstd, a folder of captures, or - for
-standard input. After damage, reading resumes at the next 4 valid blocks of a pcapng file (fewer at
-its end), or behind the next 64 KiB of valid records of a pcap file. The bytes between are counted;
-their packets get no numbers. In a pcapng file, packets whose interface may be described in the
-damage are left out as well. Compressed files and pipes are read up to the damage.
+standard input. After damage, reading resumes where packets are valid again. The bytes between are
+counted, their packets get no numbers, and the exit code is 1. Compressed files and pipes are read up
+to the damage.
 
 decode unwraps frames that switches mirror in ERSPAN, GRE-TAP, VXLAN or TZSP where --mirrors, the
 fabric file or the configuration (taps: mirrors) says that the capture holds such sessions. Elsewhere
