@@ -31,38 +31,25 @@ func newCollectCommand() *cobra.Command {
 		Short:       "Capture live packets into the store, all day",
 		Long: `collect captures packets on network interfaces, aggregates them, and stores windows as they close.
 With --ingest-listen it also takes windows that csigscope export sends from other hosts. Capturing
-needs CAP_NET_RAW, and with --capture ebpf, which counts packets in the kernel instead of copying
-them, CAP_BPF and CAP_NET_ADMIN as well: csigscope export --check says what a host has.
+needs CAP_NET_RAW; csigscope export --check says what --capture ebpf needs, with which the kernel
+counts packets instead of copying them.
 
-SIGTERM or Ctrl-C closes all windows, stores them and ends the process. If the store does
-not take them within 10 s, they wait in the outbox and the exit code is 1. A second
-signal ends the process at once, with exit code 1.
+SIGTERM or Ctrl-C closes all windows, stores them and ends the process. If the store does not take
+them within 10 s, they wait in the outbox and the exit code is 1. A second signal ends the process
+at once, with exit code 1.
 
-SIGHUP reads the configuration and the fabric file again. A wrong file is refused with a log
-line and changes nothing. Otherwise windows close under the old one and continue under the
-new one: taps are opened and closed, each packet is counted once, and permitted exporters,
-their limits, and the origins and limits of the section api change. Files with tokens,
-certificates and authorities are read again when they change.
+SIGHUP reads the configuration and the fabric file again. A wrong file changes nothing but leaves a
+line in the log. Otherwise taps, permitted exporters, their limits, and the origins and limits of the
+section api change, and each packet counts once. Files with tokens, certificates and authorities are
+read again when they change.
 
-The store may be away, also at the start: rows and names wait on disk, and the schema is made or
-migrated when the store comes. A store that answers within 5 s of the start and refuses rows (an
-old server, an earlier schema, a wrong password, missing rights) ends collect with exit code 1.
-Later refusals are logged, and rows wait until the cause is fixed.
+The store may be away, also at the start: rows and names wait on disk. A store that answers within
+5 s of the start and refuses rows (an old server, an earlier schema, a wrong password, missing rights)
+ends collect with exit code 1.
 
-Windows of 1 s can be watched as soon as they end (csigscope query watch). They close after
-their lateness (collect.lateness) and are committed to disk soon after. Shorter windows, of
-10 ms and longer, can be watched too if windows.resolutions of the configuration has them;
-collect refuses a reload that changes their length. A killed process loses its open windows of
-1 s and shorter, about the last 3 s: the next process records them as a gap, and rebuilds
-windows of 1 min from the stored seconds.
-
-Several collectors of one store can answer for each other: with the sections collect.peers and
-collect.ingest.peers of the configuration they share the windows of 1 s as they end, so that
---api-listen of each has the live windows of all.
-
-Every minute collect stores its findings: packets that violate the protocol or the
-configuration, and ports that are stuck from window to window (csigscope query findings,
-section findings of the configuration).
+Windows of 1 s close after their lateness (collect.lateness) and are committed to disk soon after. A
+killed process loses its open windows of 1 s and shorter, about the last 3 s, which the next process
+records as a gap.
 
 --metrics-listen serves /metrics for Prometheus, /healthz (200 while windows are committed) and
 /readyz, which is 503 with the reason while the link of a tap is down, while the store was never

@@ -43,27 +43,18 @@ which stores them. Windows wait in a spool on disk until a collector has stored 
 outages of the network and of either side, and count once. The collector knows the exporter
 by a certificate or a token.
 
---metrics-listen serves /metrics, /healthz (200 while windows are committed) and /readyz, which is
-503 with the reason while the link of a tap is down. Neither depends on collectors: for these, watch
-csigscope_spool_collector_up (0 since a request failed) and csigscope_spool_age_seconds (the age of
-the oldest waiting item).
-
 SIGTERM or Ctrl-C closes all windows and ends the process; the next export sends the windows that
 the collector does not take at once. SIGHUP reads the files again, as in collect.
 
 With --capture ebpf the kernel counts packets instead of copying them; --check says whether a host can
 do that. Flows are then estimated from samples, and single packets are not searched for findings.
 
-Every minute export sends its findings: packets that violate the protocol or the configuration,
-and ports that are stuck from window to window. The collector stores them beside the findings
-of its own taps (section findings of the configuration).
+A killed process loses its open windows of 1 s and shorter, about the last 3 s: the next process
+reports them to the collector, which records a gap. Windows that a full spool dropped, or that the
+collector refused, are in the table gaps too.
 
-Windows of 1 s close after their lateness (export.lateness) and are committed to the spool soon
-after. Before that, export sends their provisional rows to the collector's live view, past the
-spool, and drops them while the collector is away. A killed process loses its open windows of
-1 s and shorter, about the last 3 s: the next process reports them to the collector, which
-stores a gap and rebuilds windows of 1 min from the seconds that it has. Windows that a full
-spool dropped, or that the collector refused, are in the table gaps too.`,
+--metrics-listen serves /metrics, /healthz (200 while windows are committed) and /readyz, which is 503
+with the reason while the link of a tap is down. Neither depends on collectors.`,
 		Example: `  csigscope export --interface eth1 --collector https://collector.example:4319 --token-file /etc/csigscope/token
   csigscope export --config csigscope.yaml --fabric fabric.yaml
   csigscope export --check --interface eth1`,

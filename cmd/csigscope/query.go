@@ -48,7 +48,7 @@ as in CSV: --src '"rack1,2"'.`,
   csigscope query path --src rack1 --dst rack2
   csigscope query export -o parquet --out cells.parquet
   csigscope query cells --server http://127.0.0.1:9465           # the last window of a collector
-  csigscope query watch --server http://127.0.0.1:9465           # and each one that closes
+  csigscope query watch --server http://127.0.0.1:9465           # and later ones, as they end
   csigscope query changes --server http://127.0.0.1:9465         # onsets, moves, ends, silent taps
   csigscope query serve`,
 	}
@@ -329,10 +329,7 @@ func newQueryForget() *cobra.Command {
 		Short: "List live producers, or wait no longer for some of them",
 		Long: `Without a name, forget lists the producers that started or wrote in the last day, live taps and
 streams of exporters (host7/eth0/0: exporter, interface, ring), and those that are forgotten. last
-is the minute of the last rows, and empty if there are none in the last day. A collector calls a
-window complete when it has rows of its own taps, of all producers that are listed and not
-forgotten, and of those that have no stream in the list: taps of its fabric file, and exporters of
-its configuration that have not connected since it started.
+is the minute of the last rows, and empty if there are none in the last day.
 
 With names, forget makes all collectors stop expecting these producers within a minute, even if the
 configuration or the fabric file names them, until they start or write again. One that goes on

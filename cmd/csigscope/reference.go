@@ -42,9 +42,8 @@ labels is bounded: reasons are fixed sets, the first 256 taps, producers and exp
 name of their own and the rest is "other", and only the worst locations are there.
 /metrics also has the usual metrics of the Go runtime and of the process.
 
-A *ring* is memory into which the kernel writes the packets of an interface. A *block* holds the rows of
-one closed window of a tap (a block of a ring is a part of its memory). *Live windows* are those in
-memory. The glossary (aggregate/README.md) has the other words.
+A *block* holds the rows of one closed window of a tap (a block of a ring is a part of its memory). *Live
+windows* are those in memory. The glossary (aggregate/README.md) has the other words.
 
 `
 
