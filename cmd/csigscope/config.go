@@ -21,7 +21,7 @@ func newConfigCommand() *cobra.Command {
 		Long: `One YAML file configures all commands (--config FILE); the fabric file describes the network
 (--fabric FILE). dump prints a file to edit, with the main keys and their defaults. Default lists of
 csig are comments in it, since as keys they would replace those of the fabric file. The reference
-(REFERENCE.md) lists all keys.`,
+(REFERENCE.md; man csigscope) lists all keys.`,
 	}
 	cmd.AddCommand(newConfigCheck(), newConfigDump())
 	return cmd

@@ -79,10 +79,11 @@ func newDashboardsWriteCommand() *cobra.Command {
 and with the panel plugin that draws the matrices. The plugin is not signed: Grafana loads it when
 allow_loading_unsigned_plugins in the section plugins of its settings names it, or with the line of
 grafana.env in its environment. Grafana reads the store's password from its environment variable
-CSIGSCOPE_STORE_PASSWORD; the embedded engine accepts any. Alert rules are not among the files:
-Prometheus evaluates them if its rule_files list csigscope.rules.yaml (in the packages below
-share/doc/csigscope/examples), and Grafana shows them. Otherwise --alerts writes them for Grafana
-to evaluate.`,
+CSIGSCOPE_STORE_PASSWORD; the embedded engine accepts any.
+
+Grafana shows the alerts that Prometheus evaluates, whose rule_files have to list csigscope.rules.yaml.
+The packages have this file below share/doc/csigscope/examples. With --alerts, write also makes files
+with which Grafana evaluates the alerts itself.`,
 		Example: "  csigscope dashboards write --out grafana --fabric fabric.yaml\n" + installation("grafana", false),
 		Args:    noArgs,
 	}

@@ -208,17 +208,17 @@ func newQueryCoverage() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "coverage",
 		Short: "How much of the range is known, by window or cell",
-		Long: `coverage lists how many observations answers are based on, and how many are missing. By window, over
-all signals: tags and reflections, among them untouched and trimmed ones, observations beyond the
-limits on keys, the number of producers, and gaps. gap_ratio is the part of the
-window that at least one producer lacks. lost is the number of missing observations; a packet that
-the kernel dropped, or that the sequence numbers of a mirror session show as missing, counts as one.
-In a window that is not listed nothing was observed.
+		Long: `coverage lists how many observations answers are based on, and how many are missing. It lists
+windows, over all signals. untouched and trimmed observations are among the tags and reflections,
+overflow is beyond the limits on keys. gap_ratio is the part of the window that at least one producer
+lacks. lost is the number of missing observations; a packet that the kernel dropped, or that the
+sequence numbers of a mirror session show as missing, counts as one. In a window that is not listed
+nothing was observed.
 
-By cell (--by cell), for one signal: the same without lost observations and gaps, and covered_ratio:
-the number of windows in which the cell was observed, divided by the number of all windows of the
-range, also those in which nothing was stored. They are of --resolution; by default of 1m if the
-range is whole minutes whose rows are stored, else of 1s. Cells with the lowest ratio come first.`,
+With --by cell it lists the cells of one signal. covered_ratio is the number of windows in which the
+cell was observed, divided by the number of all windows of the range, also those in which nothing was
+stored. These windows have the length --resolution: by default 1m if the range is whole minutes whose
+rows are stored, else 1s. Cells with the lowest ratio come first.`,
 		Args: noArgs,
 	}
 	out.add(cmd, tabular.ListingFormats()...)

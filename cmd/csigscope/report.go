@@ -53,12 +53,10 @@ func newReportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report FILE...",
 		Short: "Write one document about captures: the verdict, bottlenecks, flows, protocol faults, coverage",
-		Long: `report reads captures and writes one document: the verdict in words, as query verdict gives it,
-both matrices of every signal, bottlenecks over time, the worst cells with their paths and
-candidates, the heaviest flows, distributions of values, repeating patterns, missing data of each
-tap and cell, protocol faults (the findings, with the packets to open in Wireshark), and open
-questions. The HTML is one file without scripts that can be sent along with a ticket. Markdown leaves
-out matrices, bottlenecks over time, distributions and candidates.
+		Long: `report reads captures and writes one document for a ticket: the verdict in words, protocol faults with
+the packets to open in Wireshark, both matrices of every signal, the worst cells with their paths and
+flows, distributions, periods, and missing data. The HTML is one file without scripts. Markdown leaves
+out matrices, bottlenecks over time, distributions, and the ports that may be a bottleneck.
 
 No store is needed. report divides time into steps of 1ms. If captures have more than --max-steps
 of them, steps are longer, and report looks for faster patterns in parts of the time, in steps of

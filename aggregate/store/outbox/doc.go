@@ -9,8 +9,8 @@
 // with one sync, and returns when they are on disk; after a crash a group is complete or absent.
 // Next returns the oldest unacknowledged record of a class, verified again; for damaged or
 // missing records it returns their range of numbers instead, with the weight and the time of the
-// records as far as the neighbors show them. No record between the first and the last
-// is left unaccounted.
+// records as far as the neighbors show them. It accounts for every record between the first
+// and the last.
 //
 // Acknowledged records stay on disk, for Acked and Read, until the caller releases all records of
 // their segment or room is short. A segment then loses them, as it loses records that are given up;
