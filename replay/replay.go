@@ -4,7 +4,7 @@
 // It knows files, chunks and pace. It must never know ClickHouse: closed windows go to an
 // aggregate.Sink.
 //
-// A file is one producer, identified by its content and, without packets, by its tap. It is split
+// A file is one producer, identified by its content, or by its tap if it has no packets. It is split
 // into chunks whose boundaries depend on the file alone. Each chunk is read by one worker with its
 // own decoder and its own shards, so that workers share nothing per packet, and a replay has the
 // same rows on any number of cores.

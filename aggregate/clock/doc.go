@@ -1,17 +1,18 @@
 // Package clock estimates the offset between the clocks of two taps, and their drift, from packets
 // that both have seen.
 //
-// A packet that passes A and then B needs some time, never less than none. So B's timestamp minus
-// A's is never below the offset between the clocks, except for timestamp errors; for packets that
-// pass B first it is never above. Queues add to it, unevenly and by large amounts, so a mean or a
-// median measures the queues. The envelope is reliable. The line of the offset over time lies below
-// all packets of one direction and above all packets of the other, and the band between the two is
-// as high as the least round trip. Its middle is the estimate; the lines that fit into the band
-// bound the error, whatever the queues did.
+// A packet that passes A and then B never takes a negative time. So B's timestamp minus A's is never
+// below the offset between the clocks, except for timestamp errors; for packets that pass B first it
+// is never above. Queues change this difference unevenly and by large amounts, so its mean or median
+// measures the queues. Its extremes do not: the line of the offset over time lies below all packets
+// of one direction and above all packets of the other, and the band between the two is as high as the
+// least round trip. The middle of the band is the estimate; the lines that fit into the band bound the
+// error, whatever the queues did.
 //
-// The band leaves room for many drifts. The packets that met no queue decide between them: those of
-// one kind, such as one length, took equally long, so along the right line their distances pile up,
-// as sharply as timestamps are right. Where queues never empty, packets pile up at full ones. That
+// Lines with many drifts fit into the band. The packets that met no queue decide between them: those
+// of one kind, such as one length, took equally long, so along the right line their distances are
+// equal except for timestamp errors. Where queues never empty, so are those of packets that met full
+// ones. That
 // gives an estimate with a standard error, not a bound: if few packets meet no queue, steadily
 // growing or falling load looks like a drift.
 //

@@ -14,6 +14,6 @@
 // of one port, three distances between devices decide whether a path has it. For larger classes,
 // the paths are searched once for each pair of attachments, and the result is kept in a cache of
 // fixed size. Locations are bounded, too: past maxSets a set becomes its stage, past maxOffPath a
-// contradiction becomes the overflow location, past maxDistances paths count as unknown. Counts has
-// all three.
+// contradiction becomes the overflow location, past maxDistances paths count as unknown. Counts
+// reports how often.
 package fabric

@@ -1,7 +1,7 @@
 // Package taps keeps the taps of a process open: interfaces, and addresses to which switches
 // mirror frames, each session of which is a tap of its own.
 //
-// It knows which taps continue over a reload, what each counts as, and the session of each
+// It knows which taps continue over a reload, the place and weight of each, and the session of each
 // mirrored frame. It must never know how frames are used, or the format of configurations.
 package taps
 

@@ -15,8 +15,8 @@
 //     port is counted at "lm:N". Stripped and discarded tags yield no observation; ports count
 //     them.
 //   - then kind physical (Physical): for each cell, the tightest port by the ports' own state. If
-//     it contradicts the cell's lines, the reason is a meter, a device, or averaging over other
-//     intervals.
+//     it contradicts the cell's lines, the reason is a device, another estimate of bandwidth, or
+//     averaging over other intervals.
 //   - then kind port (Port): load, bytes, longest queue, and the number of packets that were
 //     dropped, trimmed, discarded, stripped of their tag or given one.
 //   - at the end, kind flow (Flow): the ports on the path of each connection's data and
