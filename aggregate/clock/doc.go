@@ -11,10 +11,9 @@
 //
 // Lines with many drifts fit into the band. The packets that met no queue decide between them: those
 // of one kind, such as one length, took equally long, so along the right line their distances are
-// equal except for timestamp errors. Where queues never empty, so are those of packets that met full
-// ones. That
-// gives an estimate with a standard error, not a bound: if few packets meet no queue, steadily
-// growing or falling load looks like a drift.
+// equal except for timestamp errors. Where queues never empty, so are the distances of packets that
+// met full ones. That gives an estimate with a standard error, not a bound: if few packets meet no
+// queue, steadily growing or falling load looks like a drift.
 //
 // A tag that B has seen and its reflection that A has seen later are a pair of the second
 // direction; the receiver's holding time adds to the delay.
