@@ -31,8 +31,8 @@ func newCollectCommand() *cobra.Command {
 		Short:       "Capture live packets into the store, all day",
 		Long: `collect captures packets on network interfaces, aggregates them, and stores windows as they close.
 With --ingest-listen it also takes windows that csigscope export sends from other hosts. Capturing
-needs CAP_NET_RAW; csigscope export --check says what --capture ebpf needs, with which the kernel
-counts packets instead of copying them.
+needs CAP_NET_RAW. With --capture ebpf the kernel counts packets instead of copying them: csigscope
+export --check says what that needs.
 
 SIGTERM or Ctrl-C closes all windows, stores them and ends the process. If the store does not take
 them within 10 s, they wait in the outbox and the exit code is 1. A second signal ends the process
