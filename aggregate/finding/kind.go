@@ -74,7 +74,7 @@ var kinds = [NumKinds]kindInfo{
 	},
 	ForgedValue: {
 		"forged-value", Error, "observations", "section 9; IBCS 4.1",
-		"a value that no port wrote", "at a sender, one value that is not the initial one; elsewhere, 20 values whose locator no port of their path writes, in a share 10 times that of all other sources, if no device or port on the way explains them as well, and no tap before sees the same flows without such values; or 20 delays in a row, of 200 ms, that are the same heavy value of a port, bit for bit, while that port gives others another value 20 times", "the source",
+		"a value that no port wrote", "at a sender, one value that is not the initial one. Elsewhere, 20 values whose locator no port of their path writes, in a share 10 times that of all other sources, if no device or port on the way explains them as well, and no earlier tap sees the same flows without such values. Or 20 delays in a row, over at least 200 ms, with the same heavy value of a port, bit for bit, while other tags show 20 changes of that port's value", "the source",
 		"the tap is not at a sender (--place, or the taps of the fabric file), the source's network card writes values of its own, or locators of its rack are not in the fabric file; without a tap in front of the first device, also a device or port on the way that writes a wrong locator, a wrong value or another signal type",
 		"tags, at senders",
 	},
@@ -128,13 +128,13 @@ var kinds = [NumKinds]kindInfo{
 	},
 	StuckPort: {
 		"stuck-port", Warning, "observations", "section 5.1.1",
-		"a port that always writes the same heavy value, bit for bit, and not the tightest one", "a value of a signal with 256 codes or more; or, with fewer codes, a delay or queue depth of more than 4 packets of 9 KiB, while other tags of the port always show free bandwidth. It comes 200 times in 3 windows of 1 s with pauses of up to 10 s, in one ring of a tap or in one capture of at least 3 s, for `report` also one that was rotated; flows that name the port are known (`flows: top`), and none of them has a looser value", "the port; or the port or the source, if all known flows are of one source",
+		"a port that always writes the same heavy value, bit for bit, and not the tightest one", "the value comes 200 times in 3 windows of 1 s, with pauses of up to 10 s, in one ring of a tap or in one capture of at least 3 s (for `report` also a rotated one). Flows that name the port are known (`flows: top`), and none of them has a looser value. The signal has 256 codes or more; or, with fewer codes, the value is a delay or queue depth of more than 4 packets of 9 KiB, while other tags of the port always show free bandwidth", "the port; or the port or the source, if all known flows are of one source",
 		"the load of the port is constant, and its buckets are wide; or the port is shaped or paused",
 		"windows",
 	},
 	StrippedFlows: {
 		"stripped-flows", Warning, "packets", "section 6.1",
-		"flows that arrive without the tags that their senders give them, at hosts that get tags on other paths", "20 missing tags of each flow, on paths that make a culprit likelier than chance, by 100 times the number of devices and ports tried; no culprit is a device or port that 3 flows with tags of the same VLAN and DSCP surely pass. Or a tap at the sender that sees the tags", "the devices or ports that these flows cross and other flows do not",
+		"flows that arrive without the tags that their senders give them, at hosts that get tags on other paths", "20 missing tags of each flow, on paths that make a culprit likelier than chance, by a factor of 100 times the number of devices and ports tried; no culprit is a device or port that 3 flows with tags of the same VLAN and DSCP surely pass. Or a tap at the sender that sees the tags", "the devices or ports that these flows cross and other flows do not",
 		"the devices strip for hosts behind them that do not know tags",
 		"no: packets without tags are not followed",
 	},
@@ -152,7 +152,7 @@ var kinds = [NumKinds]kindInfo{
 	},
 	LostValue: {
 		"lost-value", Warning, "observations", "section 4.1.3; IBCS 4.2",
-		"a later hop resets or overwrites the value or the locator of the first hop, although its own delay is not higher", "20 delays with the least code of all, of a table of at least 256 codes, that name a port behind the first device of their path, while at least 2 such first devices name themselves with this code in other flows; and paths that make a culprit likelier than chance, by 100 times the number of devices and ports tried", "the devices or ports that these flows cross and other flows do not",
+		"a later hop resets or overwrites the value or the locator of the first hop, although its own delay is not higher", "20 delays with the least code of all, of a table of at least 256 codes, that name a port behind the first device of their path, while at least 2 such first devices name themselves with this code in other flows; and paths that make a culprit likelier than chance, by a factor of 100 times the number of devices and ports tried", "the devices or ports that these flows cross and other flows do not",
 		"neither that hop nor the ports before it on these paths support the signal",
 		"no: that needs a look at all flows",
 	},
@@ -176,7 +176,7 @@ var kinds = [NumKinds]kindInfo{
 	},
 	TypeChanged: {
 		"type-changed", Error, "observations", "section 4.4.2",
-		"tags whose signal type changed on the way", "3 flows with 20 tags each of types that a tap at the sender sees fewer of; or 3 flows that lack a type of their source's other flows, on paths that make a culprit likelier than chance, by 100 times the number of devices and ports tried", "the devices or ports that these flows cross and other flows do not",
+		"tags whose signal type changed on the way", "3 flows with 20 tags each of types that a tap at the sender sees fewer of; or 3 flows that lack a type of their source's other flows, on paths that make a culprit likelier than chance, by a factor of 100 times the number of devices and ports tried", "the devices or ports that these flows cross and other flows do not",
 		"the tap at the sender captures by another filter, or senders choose types by destination",
 		"no: taps elsewhere capture the sent tags",
 	},
