@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -133,6 +134,11 @@ func checkPackage(t *testing.T, from io.Reader, top, bin string, at time.Time) {
 	} {
 		if !bytes.Contains(files[name], []byte(want)) {
 			t.Errorf("%s%s: %d bytes without %q", top, name, len(files[name]), want)
+		}
+	}
+	for _, link := range regexp.MustCompile(`\]\(([^):#]+)`).FindAllStringSubmatch(string(files["share/doc/csigscope/README.md"]), -1) {
+		if files["share/doc/csigscope/"+link[1]] == nil {
+			t.Errorf("README.md: the package has no %s", link[1])
 		}
 	}
 	manual, err := gzip.NewReader(bytes.NewReader(files["share/man/man1/csigscope.1.gz"]))
