@@ -237,8 +237,8 @@ func (w *openWindow) producers() int {
 	return n
 }
 
-// lacking yields the present producers without rows in a window, or with fewer parts than in one of the last
-// windows: the previous one may lack the same part.
+// lacking yields the present producers with more blocks of a window and, until it is final, those without rows in it, or
+// with fewer parts than in one of the last windows: the previous one may lack the same part.
 func (m *Memory) lacking(w *openWindow, now time.Time) iter.Seq2[uint64, *producer] {
 	var before []*openWindow
 	for n := range int64(presentWindows) {
@@ -252,12 +252,18 @@ func (m *Memory) lacking(w *openWindow, now time.Time) iter.Seq2[uint64, *produc
 				continue
 			}
 			parts := w.parts(id, p)
-			lacks := parts == 0 || slices.ContainsFunc(before, func(b *openWindow) bool { return parts < b.parts(id, p) })
+			lacks := w.hasMore(id, p) || !w.final && (parts == 0 || slices.ContainsFunc(before, func(b *openWindow) bool { return parts < b.parts(id, p) }))
 			if lacks && !yield(id, p) {
 				return
 			}
 		}
 	}
+}
+
+// hasMore reports whether a producer wrote blocks of the window, but not the last one.
+func (w *openWindow) hasMore(id uint64, p *producer) bool {
+	_, wrote := w.step.blocks[id]
+	return wrote && p.closed < w.step.start
 }
 
 // parts returns the number of parts of a producer that have blocks or provisional rows in the window. Of a producer
@@ -350,14 +356,14 @@ func (m *Memory) isOwed(w *openWindow, open bool) bool {
 }
 
 // awaits reports whether a present producer may have rows of a window without having announced any:
-// any producer until the window closes, and one that never announces rows until it writes a later
-// window. No producer has to have rows of short windows.
+// any producer until the window closes, and one that never announces rows, or has more blocks, until it writes the last
+// block of this window or a later one. No producer has to have rows of short windows.
 func (m *Memory) awaits(w *openWindow, now time.Time, open bool) bool {
 	if m.seconds != nil {
 		return open
 	}
-	for _, p := range m.producers {
-		if m.isPresent(p, now) && p.closed < w.step.start && (open || !p.announces) {
+	for id, p := range m.producers {
+		if m.isPresent(p, now) && p.closed < w.step.start && (open || !p.announces || w.hasMore(id, p)) {
 			return true
 		}
 	}

@@ -387,6 +387,62 @@ func TestBlocksOfAPart(t *testing.T) {
 	}
 }
 
+// TestLostBlock: a window whose last block is lost is final once its producer writes a later one.
+func TestLostBlock(t *testing.T) {
+	m, now := atSecond(0, table.MemoryOptions{Lateness: 400 * time.Millisecond})
+	for second := range 4 {
+		first, _ := halves(block(1, second, 8))
+		*now = begin.Add(time.Duration(second+1) * time.Second)
+		if second%2 == 0 {
+			m.WriteProvisional(provisionalOf(block(1, second, 8)))
+		}
+		*now = now.Add(500 * time.Millisecond)
+		write(t, m, first)
+		m.Publish()
+		for i, w := range m.State().Windows {
+			if w.Final != (i < second) {
+				t.Errorf("second %d: window %d is final: %t", second, i, w.Final)
+			}
+		}
+	}
+}
+
+// TestUnannouncedBlocks: a window of a producer whose announcement was lost is final with the last of its blocks, unless
+// it was final before. Until then it does not end the congestion of a cell, which the other blocks may show.
+func TestUnannouncedBlocks(t *testing.T) {
+	const lateness = 100 * time.Millisecond
+	for _, late := range []time.Duration{-lateness, 40 * time.Millisecond, 700 * time.Millisecond} { // when they come, after the lateness
+		for _, other := range []bool{false, true} { // another producer closed the window before
+			m, now := atSecond(0, table.MemoryOptions{Lateness: lateness})
+			for second := range 6 {
+				end := begin.Add(time.Duration(second+1) * time.Second)
+				first, last := cellBlock(1, second, 0, false), cellBlock(1, second, 0, true)
+				first.More = true
+				last.Location[0]++
+				last.Seq++
+				if *now = end; second < 3 {
+					m.WriteProvisional(provisionalOf(last))
+				}
+				if other {
+					write(t, m, block(2, second, 1))
+				}
+				*now = end.Add(lateness + late)
+				m.Publish()
+				before := other && second >= 3 && late > 100*time.Millisecond
+				for i, b := range []*aggregate.Block{first, last} {
+					write(t, m, b)
+					*now = now.Add(20 * time.Millisecond)
+					m.Publish()
+					w := m.State().Newest()
+					if state := w.Cells(csig.MinABWRatio)[0].State; second >= 3 && state != aggregate.Congested || w.Final != (before || i > 0) || !w.End.Equal(end) {
+						t.Errorf("%s after the lateness, another producer: %t, second %d, block %d: %s, final: %t", late, other, second, i, state, w.Final)
+					}
+				}
+			}
+		}
+	}
+}
+
 // TestBatches: a cell stays congested although the first of a window's batches of decoded tags is clear: more of them come.
 func TestBatches(t *testing.T) {
 	const each = 3 // second

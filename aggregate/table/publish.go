@@ -110,7 +110,7 @@ func (m *Memory) publish() (changed []*Window) {
 				Producers: m.producersOf(w), Coverage: s.Coverage, Rows: m.rows(w), Memo: NewMemo(), Final: w.final,
 				Durable: w.lastWritten() <= s.durable, last: w.lastWritten(), flows: flows, flowsForgotten: forgotten,
 			}
-			if !w.final && m.seconds == nil { // short windows are not judged
+			if m.seconds == nil { // short windows are not judged
 				w.known.lacking = maps.Collect(m.lacking(w, s.Published))
 			}
 			changed = append(changed, w.known)

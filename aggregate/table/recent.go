@@ -220,9 +220,11 @@ func (m *Memory) WriteBlock(_ context.Context, b *aggregate.Block) error {
 		return nil
 	}
 	if p := m.count(now, b); p != nil {
-		if !b.More {
-			p.closed = max(p.closed, b.WindowStart)
+		closed := b.WindowStart
+		if b.More {
+			closed-- // earlier windows: their missing blocks are lost
 		}
+		p.closed = max(p.closed, closed)
 		if now.Sub(m.closes(b.WindowStart)) < m.presence() { // windows wait for so long
 			p.owes = false
 		}
