@@ -36,10 +36,11 @@ func newDashboardsCommand() *cobra.Command {
   Pipeline  csigscope itself and its alerts, from Prometheus
 
 They ask the data source plugin grafana-clickhouse-datasource over HTTP, at a ClickHouse
-server or at the address of query serve --clickhouse-listen. With --fabric every location
-has the colour that it has on the page. They are made for Grafana 12 and 13, and were tried
-in Grafana 12.3 with version 4.14 of that plugin. The two matrices are drawn by the panel
-plugin ` + grafana.MatrixPanelID + `, which write makes; --tables draws tables instead.`,
+server or at the address of query serve --clickhouse-listen. With --fabric locations have the
+colours of the page, which only the matrices change where two are similar. They are made for
+Grafana 12 and 13, and were tried in Grafana 12.3 with version 4.14 of that plugin. The two
+matrices are drawn by the panel plugin ` + grafana.MatrixPanelID + `, which write makes;
+--tables draws tables instead.`,
 	}
 	cmd.AddCommand(newDashboardsWriteCommand(), newDashboardsPushCommand())
 	return cmd
