@@ -53,6 +53,17 @@ func (a *API) guard(next http.Handler) http.Handler {
 	}))
 }
 
+// recovering calls f and returns a panic as an error, for goroutines that work for requests: guards recover only in those
+// of the requests.
+func recovering(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return f()
+}
+
 // checkRequest does the checks that apply to every question.
 func checkRequest(r *http.Request) (int, error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {

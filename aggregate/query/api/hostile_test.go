@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
@@ -210,12 +211,21 @@ func (broken) Cells(context.Context, query.Question) ([]aggregate.CellStats, err
 	panic("secret") // the server has to recover from it
 }
 
+// illegible is a store that panics when its names are read.
+type illegible struct{ *querytest.Memory }
+
+func (illegible) Groups(context.Context) ([]fabric.Group, error) {
+	panic("secret") // the server has to recover from it
+}
+
 // TestPanic: a panic in the work on an answer fails this answer, and ends neither the server nor others.
 func TestPanic(t *testing.T) {
-	s := newServed(t, 9, func(c *api.Config) { c.Reader = broken{querytest.Fabric(2, 4)} })
-	for _, question := range []string{"cells", "verdict"} {
-		if w := s.get(t, "/api/v1/"+question+"?"+past); w.Code != 500 || strings.Contains(w.Body.String(), "secret") {
-			t.Errorf("%s: %d %s", question, w.Code, w.Body)
+	for _, reader := range []query.Reader{broken{querytest.Fabric(2, 4)}, illegible{querytest.Fabric(2, 4)}} {
+		s := newServed(t, 9, func(c *api.Config) { c.Reader = reader })
+		for _, question := range []string{"cells", "verdict"} {
+			if w := s.get(t, "/api/v1/"+question+"?"+past); w.Code != 500 || strings.Contains(w.Body.String(), "secret") {
+				t.Errorf("%T, %s: %d %s", reader, question, w.Code, w.Body)
+			}
 		}
 	}
 }

@@ -364,7 +364,11 @@ func (r *remembered[T]) read(ctx context.Context, read func(context.Context) ([]
 	go func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
-		list, err := read(ctx)
+		var list []T
+		err := recovering(func() (err error) {
+			list, err = read(ctx)
+			return err
+		})
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.err = err; err == nil {

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -104,14 +103,11 @@ func (a *API) makeVerdict(ctx context.Context, s *table.State, on *scope, f *fab
 	for i, signal := range signals {
 		of := *on
 		of.Signal = signal
-		group.Go(func() (err error) {
-			defer func() { // those who recover from a request's panics do so in its own goroutine
-				if p := recover(); p != nil {
-					err = fmt.Errorf("read %s: panic: %v", signal, p)
-				}
-			}()
-			g.Signals[i], err = a.signalRows(ctx, s, &of, length)
-			return err
+		group.Go(func() error {
+			return recovering(func() (err error) {
+				g.Signals[i], err = a.signalRows(ctx, s, &of, length)
+				return err
+			})
 		})
 	}
 	if err := group.Wait(); err != nil {
