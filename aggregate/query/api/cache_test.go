@@ -57,6 +57,24 @@ func TestCache(t *testing.T) {
 	}
 }
 
+// TestPanicInCache: equal requests after one whose result panicked do not get an empty result.
+func TestPanicInCache(t *testing.T) {
+	m, l := newCache(1<<20), &lazily[int]{}
+	for call := range 2 {
+		err := recovering(func() error {
+			_, err := getOrCompute(m, "key", func() (int, int, error) { panic("secret") })
+			return err
+		})
+		lazy := recovering(func() error {
+			_, err := l.get(func() (int, error) { panic("secret") })
+			return err
+		})
+		if err == nil || lazy == nil {
+			t.Errorf("call %d: %v, %v", call, err, lazy)
+		}
+	}
+}
+
 // TestMadeBounds: least recently used results are dropped, and nothing is counted twice.
 func TestMadeBounds(t *testing.T) {
 	m := newCache(10 << 10)

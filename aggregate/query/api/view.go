@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/list"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -351,6 +352,9 @@ type entry struct {
 	err   error
 }
 
+// errPanicked is the error of results whose computation panicked: a sync.Once is done after that.
+var errPanicked = errors.New("an equal request panicked")
+
 // leastSize is the minimum size that is charged for a result, in bytes.
 const leastSize = 512
 
@@ -366,9 +370,10 @@ func getOrCompute[T any](m *cache, key any, f func() (value T, size int, err err
 	mine := false
 	t.once.Do(func() {
 		mine = true
-		value, size, err := f()
-		t.value, t.err = value, err
-		m.weigh(t, max(size, leastSize))
+		size := 0
+		t.err = errPanicked // unless f returns
+		defer func() { m.weigh(t, max(size, leastSize)) }()
+		t.value, size, t.err = f()
 	})
 	if t.err != nil && !mine {
 		value, _, err := f()
@@ -426,6 +431,9 @@ type lazily[T any] struct {
 }
 
 func (l *lazily[T]) get(f func() (T, error)) (T, error) {
-	l.once.Do(func() { l.value, l.err = f() })
+	l.once.Do(func() {
+		l.err = errPanicked // unless f returns
+		l.value, l.err = f()
+	})
 	return l.value, l.err
 }
