@@ -103,20 +103,21 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	config, err := f.pipeline.config(report.Captures, n)
-	if err != nil {
-		return err
-	}
-	memory := table.NewMemory(table.MemoryOptions{Ahead: -1}) // captures have their own clock
-	r, err := newReplayRun(cmd, config, n, memory)
-	if err != nil {
-		return err
-	}
 	db, err := openStore(cmd, f.dsn, &f.outbox, store.Retention{})
 	if err != nil {
 		return err
 	}
 	defer db.Close()
+	n.Config.States.Onset, n.Config.States.Clear = db.thresholds.Onset, db.thresholds.Clear
+	config, err := f.pipeline.config(report.Captures, n)
+	if err != nil {
+		return err
+	}
+	memory := table.NewMemory(table.MemoryOptions{Ahead: -1, Thresholds: db.thresholds}) // captures have their own clock
+	r, err := newReplayRun(cmd, config, n, memory)
+	if err != nil {
+		return err
+	}
 	if err := db.listen(cmd, f.clickhouse); err != nil {
 		return err
 	}

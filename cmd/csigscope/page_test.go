@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -91,6 +92,25 @@ func TestDemoPage(t *testing.T) {
 		"--signal", signal, "--server", url, "--windows", "60"))
 	if !slices.Equal(live, cells) {
 		t.Errorf("%d cells in memory, %d in the store, and they differ", len(live), len(cells))
+	}
+}
+
+// TestDemoStates: the thresholds of a configuration decide in memory and in the store alike.
+func TestDemoStates(t *testing.T) {
+	t.Parallel()
+	env, dir := engineEnv(t), t.TempDir()
+	file := filepath.Join(dir, "csigscope.yaml")
+	if err := os.WriteFile(file, []byte("states: {onset: 0.9, clear: 0.8}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	url := serveBinary(t, env, "demo", "--config", file, "--set", "duration=6s", "--dir", dir, "--listen", "127.0.0.1:0")
+	congested := func(flags ...string) string {
+		text := mustRun(t, env, append([]string{"query", "verdict", "-o", "json", "--server", url}, flags...)...)
+		return regexp.MustCompile(`"congested_cells": *\d+`).FindString(text)
+	}
+	live, stored := congested("--windows", "6"), congested("--from", "2026-01-05T00:00:00Z", "--to", "2026-01-05T00:00:06Z")
+	if live != stored || live == "" {
+		t.Errorf("in memory %q, in the store %q", live, stored)
 	}
 }
 
