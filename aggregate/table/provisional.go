@@ -190,23 +190,26 @@ func (m *Memory) ended(b *aggregate.Block) {
 	}
 }
 
-// shrink removes the provisional rows that have the keys of a block, the first of several of its part.
+// shrink removes the provisional rows of a block, the first of several of its part. Rows of a key in several encodings
+// come in the same order as they were announced.
 func (m *Memory) shrink(w *openWindow, b *aggregate.Block) {
-	final := make(map[tableKey]bool, b.Len())
-	for i := range b.Len() {
-		final[tableKey{b.Cell(i), aggregate.LocationID(b.Location[i])}] = true
-	}
 	for i := range w.provisional[b.Producer] {
 		r := &w.provisional[b.Producer][i]
 		if r.incarnation > b.Incarnation || r.part != b.Part() {
 			continue
 		}
+		final := make(map[tableKey]int, b.Len())
+		for i := range b.Len() {
+			final[tableKey{b.Cell(i), aggregate.LocationID(b.Location[i])}]++
+		}
 		kept := 0
 		for j, k := range r.keys {
-			if !final[k] {
-				r.keys[kept], r.sums[kept] = k, r.sums[j]
-				kept++
+			if final[k] > 0 {
+				final[k]--
+				continue
 			}
+			r.keys[kept], r.sums[kept] = k, r.sums[j]
+			kept++
 		}
 		m.early.rows -= len(r.keys) - kept
 		m.early.of[b.Producer] -= len(r.keys) - kept

@@ -350,11 +350,20 @@ func halves(b *aggregate.Block) (first, second *aggregate.Block) {
 // TestBlocksOfAPart: a window whose rows come in two blocks of a part is final only with the second one, and shows the
 // announced rows of that one until then.
 func TestBlocksOfAPart(t *testing.T) {
-	for _, announced := range []bool{true, false} {
+	for i, announced := range []bool{true, true, false} {
 		m, now := atSecond(0, table.MemoryOptions{})
 		whole := block(1, 0, 8)
 		for i := range whole.Kind {
 			whole.Kind[i] = uint8(decode.Tag) // cells would leave out reflections beside tags
+		}
+		if middle := whole.Len() / 2; i == 1 { // the other rows of the cells and locations, in another encoding
+			for _, column := range []*[]uint64{&whole.SrcGroup, &whole.DstGroup, &whole.Location} {
+				copy((*column)[middle:], (*column)[:middle])
+			}
+			copy(whole.Signal[middle:], whole.Signal)
+			for i := range whole.Encoding {
+				whole.Encoding[i] = uint8(i / middle)
+			}
 		}
 		m.WriteProvisional(provisionalOf(block(1, -1, 1))) // it announces rows
 		seen := uint64(0)
