@@ -73,6 +73,8 @@ func recorded(t *testing.T) *grafanatest.Viewer {
 	block := tabletest.Block(rand.New(rand.NewPCG(1, 2)), 0, recordsStart, 1, csig.MinABWRatio)
 	block.Flows = []aggregate.FlowRow{named, others, ungrouped}
 	must(s.WriteBlock(t.Context(), block))
+	block.Flows, block.Resolution = nil, int64(time.Minute) // the minute ended with the capture
+	must(s.WriteBlock(t.Context(), block))
 	must(s.Flush(t.Context()))
 	must(s.WriteFindings(t.Context(), []store.FindingRow{{
 		Source: aggregate.Source{Producer: 1}, Kind: "rogue-insertion", ID: 77, Severity: store.SeverityError, From: recordsStart.UnixNano(), To: recordsStart.UnixNano() + 5,

@@ -272,8 +272,9 @@ FROM
 )`)
 
 // knownSQL returns how much of the range is covered, and when the newest rows end: those of 1 min are stored minutes
-// after those of 1 s. Coverage is the share of the range in windows with rows, without the known gaps of each displayed
-// window. Taps are those of the day before the range's end; a tap is silent if it received no packet in the range.
+// after those of 1 s, and a capture ends within its last minute. Coverage is the share of the range in windows with
+// rows, without the known gaps of each displayed window. Taps are those of the day before the range's end; a tap is
+// silent if it received no packet in the range.
 var knownSQL = ask(`
 SELECT (SELECT sum(least(toFloat64(c.covered), (1 - least(g.gap_share, 1)) * ` + partOf("g.slot", wholeStep) + `)) / (toUnixTimestamp64Milli($__toTime_ms) - toUnixTimestamp64Milli($__fromTime_ms))
         FROM
@@ -293,8 +294,8 @@ FROM
 CROSS JOIN
 (
     SELECT toUnixTimestamp64Milli(min(window_start)) AS first,
-        greatest(if(count() = 0, 0, toUnixTimestamp64Milli(max(window_start)) + 60000),
-            (SELECT if(count() = 0, 0, toUnixTimestamp64Milli(max(window_start)) + 1000) FROM partials_1s WHERE window_start > (SELECT max(window_start) FROM partials_1m))) AS newest
+        (SELECT if(count() = 0, 0, toUnixTimestamp64Milli(max(window_start)) + 1000) FROM partials_1s WHERE window_start >= (SELECT max(window_start) FROM partials_1m)) AS seconds,
+        multiIf(seconds > 0, seconds, count() = 0, 0, toUnixTimestamp64Milli(max(window_start)) + 60000) AS newest
     FROM partials_1m
 ) AS stored`)
 
