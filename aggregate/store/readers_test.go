@@ -18,8 +18,9 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
 )
 
-// storeWithGuests opens a store in an engine of its own, whose address guests may use.
-func storeWithGuests(t *testing.T, o Options) (s *Store, address string) {
+// storeWithReadonlyClients opens a store in an engine of its own, whose address such clients
+// may use.
+func storeWithReadonlyClients(t *testing.T, o Options) (s *Store, address string) {
 	t.Helper()
 	engine := chdbtest.Start(t)
 	address, err := engine.Listen(t.Context(), "127.0.0.1:0")
@@ -36,9 +37,9 @@ func storeWithGuests(t *testing.T, o Options) (s *Store, address string) {
 }
 
 // TestReadersDoNotDelayWrites stores blocks beside readers that query everything, through the
-// store itself and as guests who never read their answers.
+// store itself and as read-only clients who never read their answers.
 func TestReadersDoNotDelayWrites(t *testing.T) {
-	s, address := storeWithGuests(t, Options{Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	s, address := storeWithReadonlyClients(t, Options{Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	window := 0
 	store := func() time.Duration {
 		t.Helper()
@@ -88,7 +89,7 @@ func TestReadersDoNotDelayWrites(t *testing.T) {
 				})
 			}
 		},
-		"guests that do not read": func(ctx context.Context, busy *sync.WaitGroup) {
+		"read-only clients that do not read": func(ctx context.Context, busy *sync.WaitGroup) {
 			for range 4 {
 				conn := unread(t, address, "SELECT a.*, b.* FROM csigscope.partials_1s AS a, csigscope.partials_1s AS b FORMAT CSV")
 				busy.Go(func() { <-ctx.Done(); conn.Close() })
@@ -103,7 +104,7 @@ func TestReadersDoNotDelayWrites(t *testing.T) {
 			beside := measure()
 			cancel()
 			busy.Wait()
-			waitQuestions(t, s, false) // queries of guests end once the engine notices the closed connection
+			waitQuestions(t, s, false) // their queries end once the engine notices the closed connection
 			n := len(beside)
 			t.Logf("a block of 1700 rows: median %v, slowest %v; alone %v, %v", beside[n/2], beside[n-1], alone[n/2], alone[n-1])
 			// Readers take one core of two, but never delay the writer: a writer that waited for
@@ -146,10 +147,10 @@ func unread(t *testing.T, address, sql string) net.Conn {
 	return conn
 }
 
-// TestReadersAreLimited: an expensive question ends by the store's limits, and a guest's by the
-// engine's.
+// TestReadersAreLimited: an expensive question ends by the store's limits, and one of a
+// read-only client by the engine's.
 func TestReadersAreLimited(t *testing.T) {
-	s, address := storeWithGuests(t, Options{Limits: Limits{ResultRows: 1000}})
+	s, address := storeWithReadonlyClients(t, Options{Limits: Limits{ResultRows: 1000}})
 	for window := range 3 {
 		if err := s.WriteBlock(t.Context(), hourOfCells(window)); err != nil {
 			t.Fatal(err)

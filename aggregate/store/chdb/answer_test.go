@@ -112,7 +112,7 @@ func TestPacedWriter(t *testing.T) {
 // would take longer than a test may.
 func TestTokensOfTags(t *testing.T) {
 	var b strings.Builder
-	const long = 32 * maxGuestStatement
+	const long = 32 * maxReadonlyStatement
 	for i := 0; b.Len() < long; i++ {
 		fmt.Fprintf(&b, "$%d$ ", i)
 	}
@@ -133,8 +133,8 @@ func TestNesting(t *testing.T) {
 	}
 }
 
-// TestOutcomesOfGuests: a guest that leaves counts as left, whatever error its query ended with.
-func TestOutcomesOfGuests(t *testing.T) {
+// TestOutcomesOfReadonlyClients: a client that leaves counts as left, whatever error its query ended with.
+func TestOutcomesOfReadonlyClients(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	broken := errors.New("query was cancelled")
@@ -144,8 +144,8 @@ func TestOutcomesOfGuests(t *testing.T) {
 		want    outcome
 	}{{t.Context(), nil, answered}, {t.Context(), broken, failed}, {gone, broken, left}, {gone, errors.Join(errStarted, broken), left}} {
 		h := &handler{tally: &tally{}}
-		h.count(c.request, roleGuest, c.err)
-		h.count(c.request, RoleReader, c.err) // no guest
+		h.count(c.request, roleReadonlyClient, c.err)
+		h.count(c.request, RoleReader, c.err) // no read-only client
 		if h.tally[c.want].Load() != 1 {
 			t.Errorf("%v: %v", c.err, h.tally.LogValue())
 		}

@@ -96,6 +96,6 @@ func TestDatabaseSQL(t *testing.T) {
 		t.Errorf("got version %q, zone %q", version, zone)
 	}
 	if _, err := db.ExecContext(t.Context(), "CREATE TABLE t (n Int8) ENGINE = Memory"); err == nil {
-		t.Error("a guest made a table")
+		t.Error("a read-only client made a table")
 	}
 }

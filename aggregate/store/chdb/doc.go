@@ -11,8 +11,8 @@
 // and it ends when the last one leaves.
 //
 // The socket is for the program itself, in the roles of a reader, a writer and a migrator.
-// Engine.Listen opens a loopback TCP address for other programs, called guests. Guests may only
-// read, have connections, memory and threads of their own, and are not trusted.
+// Engine.Listen opens a loopback TCP address for other programs, the read-only clients. They may
+// only read, have connections, memory and threads of their own, and are not trusted.
 //
 // The engine is one library per process and one data folder per library: two folders need two
 // child processes.

@@ -19,7 +19,7 @@ import (
 type handler struct {
 	pool   *pool
 	logger *slog.Logger
-	tally  *tally // of guests
+	tally  *tally // of read-only clients
 	// stopping reports that new connections should wait for the next engine.
 	stopping func() bool
 }
@@ -30,8 +30,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, role Role) {
 	_ = control.SetReadDeadline(time.Now().Add(stalledClient))
 	body, limit := r.Body, int64(maxStatement)
 	drain := int64(maxInsertBody)
-	if role == roleGuest {
-		limit, drain = maxGuestStatement, 2*maxGuestStatement
+	if role == roleReadonlyClient {
+		limit, drain = maxReadonlyStatement, 2*maxReadonlyStatement
 	}
 	values := r.URL.Query()
 	q, err := newQuery(r, values)
@@ -73,7 +73,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, role Role) {
 
 func (h *handler) count(request context.Context, role Role, err error) {
 	switch {
-	case role != roleGuest:
+	case role != roleReadonlyClient:
 	case err == nil:
 		h.tally.add(answered)
 	case request.Err() != nil && !isTooSlow(err):
@@ -91,7 +91,7 @@ func (h *handler) headers(w http.ResponseWriter, q *query) {
 	header.Set("X-ClickHouse-Server-Display-Name", headerSafe(h.pool.server.name))
 	header.Set("X-ClickHouse-Timezone", headerSafe(h.pool.server.timezone))
 	// Clients drop idle connections a little earlier than the engine does.
-	header.Set("Keep-Alive", "timeout="+strconv.Itoa(int(guestIdle/time.Second)))
+	header.Set("Keep-Alive", "timeout="+strconv.Itoa(int(readonlyIdle/time.Second)))
 	if q.id == "" {
 		q.id = newQueryID()
 	}

@@ -43,14 +43,14 @@ func newTrap(t *testing.T) *trap {
 	return tr
 }
 
-// TestGuestsReachNothing has a guest try to write, to change settings, to read files and to use
-// the network.
-func TestGuestsReachNothing(t *testing.T) {
+// TestReadonlyClientsReachNothing has a client try to write, to change settings, to read
+// files and to use the network.
+func TestReadonlyClientsReachNothing(t *testing.T) {
 	skipShort(t)
 	engine := chdbtest.Start(t)
 	exec(t, open(t, engine, chdb.RoleMigrator), "CREATE TABLE safe (n UInt64, s String) ENGINE = MergeTree ORDER BY n", "INSERT INTO safe VALUES (1, 'kept')")
 	base, network := listen(t, engine), newTrap(t)
-	const content = "not for guests"
+	const content = "not for read-only clients"
 	secret := filepath.Join(t.TempDir(), "secret.csv")
 	if err := os.WriteFile(secret, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
@@ -97,15 +97,15 @@ func TestGuestsReachNothing(t *testing.T) {
 				t.Errorf("%s %s: got status %d %.200q, want an exception", method, sql, status, text)
 			}
 			if strings.Contains(text, content) {
-				t.Errorf("%s: the guest read the file", sql)
+				t.Errorf("%s: the read-only client read the file", sql)
 			}
 		}
 	}
 	if _, err := os.Stat(written); err == nil {
-		t.Error("a guest wrote a file")
+		t.Error("a read-only client wrote a file")
 	}
 	if n := network.caught.Load(); n > 0 {
-		t.Errorf("guests made the engine connect %d times", n)
+		t.Errorf("read-only clients made the engine connect %d times", n)
 	}
 	if _, text := ask(t, base, "SELECT count(), any(s), currentDatabase(), getSetting('readonly') FROM safe"); text != "1\tkept\tdefault\t1\n" {
 		t.Errorf("afterwards: got %q", text)

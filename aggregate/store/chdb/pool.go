@@ -25,26 +25,26 @@ const (
 	RoleWriter
 	// RoleMigrator is for changes of the schema, one at a time.
 	RoleMigrator
-	// roleGuest is a reader that connected by TCP. Its connections are separate, with less memory
-	// and fewer threads, so that it delays no other client.
-	roleGuest
+	// roleReadonlyClient is a reader that connected by TCP. Its connections are separate, with less
+	// memory and fewer threads, so that it delays no other client.
+	roleReadonlyClient
 )
 
 var rolePaths = map[Role]string{RoleReader: "/reader", RoleWriter: "/writer", RoleMigrator: "/migrator"}
 
 // String returns the role's name for logs.
-func (r Role) String() string { return [...]string{"reader", "writer", "migrator", "guest"}[r] }
+func (r Role) String() string { return [...]string{"reader", "writer", "migrator", "TCP reader"}[r] }
 
 // readOnly reports whether the role's statements go through guard.
-func (r Role) readOnly() bool { return r == RoleReader || r == roleGuest }
+func (r Role) readOnly() bool { return r == RoleReader || r == roleReadonlyClient }
 
 const (
-	defaultMaxMemory = 2 << 30
-	readers          = 2
-	guests           = 2
-	maxWaiting       = 256 // queries of one role
-	maxReaderSeconds = 300
-	killInterval     = 100 * time.Millisecond
+	defaultMaxMemory    = 2 << 30
+	readers             = 2
+	readonlyConnections = 2
+	maxWaiting          = 256 // queries of one role
+	maxReaderSeconds    = 300
+	killInterval        = 100 * time.Millisecond
 )
 
 // pool owns the engine's connections. Safe for concurrent use.
@@ -108,7 +108,7 @@ func openPool(api *capi, args []string, maxMemory uint64, logger *slog.Logger) (
 	add(RoleMigrator, 1)
 	limit, lock := fmt.Sprintf("SET max_execution_time = %d", maxReaderSeconds), "SET readonly = 1"
 	add(RoleReader, readers, limit, lock)
-	add(roleGuest, guests, append(guestSettings(maxMemory), limit, lock)...)
+	add(roleReadonlyClient, readonlyConnections, append(readonlyClientSettings(maxMemory), limit, lock)...)
 	for _, s := range p.all {
 		if err := s.ensure(); err != nil {
 			p.close(context.Background())
@@ -122,13 +122,14 @@ func openPool(api *capi, args []string, maxMemory uint64, logger *slog.Logger) (
 	return p, nil
 }
 
-// guestSettings leave half of the memory, and of many processors, to others, even if every guest
-// runs a query. A lower priority would be better, but takes a privilege that users do not have.
-func guestSettings(maxMemory uint64) []string {
+// readonlyClientSettings leave half of the memory, and of many processors, to others, even if every
+// connection of read-only clients runs a query. A lower priority would be better, but takes a
+// privilege that users do not have.
+func readonlyClientSettings(maxMemory uint64) []string {
 	return []string{
-		fmt.Sprintf("SET max_memory_usage = %d", maxMemory/(2*guests)),
-		fmt.Sprintf("SET max_result_bytes = %d", maxMemory/(4*guests)),
-		fmt.Sprintf("SET max_threads = %d", max(1, runtime.NumCPU()/(2*guests))),
+		fmt.Sprintf("SET max_memory_usage = %d", maxMemory/(2*readonlyConnections)),
+		fmt.Sprintf("SET max_result_bytes = %d", maxMemory/(4*readonlyConnections)),
+		fmt.Sprintf("SET max_threads = %d", max(1, runtime.NumCPU()/(2*readonlyConnections))),
 	}
 }
 

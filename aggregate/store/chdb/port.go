@@ -14,8 +14,8 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// port is the TCP address for guests: programs of this machine unknown to csigscope. At most one
-// address is open, and as long as one of its owners is attached. Safe for concurrent use.
+// port is the TCP address for read-only clients: programs of this machine unknown to csigscope. At
+// most one address is open, and as long as one of its owners is attached. Safe for concurrent use.
 type port struct {
 	handler http.Handler
 	logger  *slog.Logger
@@ -37,7 +37,7 @@ const resident = ""
 // errElsewhere reports that the engine already has another TCP address.
 var errElsewhere = errors.New("the engine already answers ClickHouse clients elsewhere")
 
-// ErrAddress reports an address on which guests must not be answered.
+// ErrAddress reports an address on which read-only clients must not be answered.
 var ErrAddress = errors.New("expected a loopback address such as 127.0.0.1:8123")
 
 // checkLoopback returns address with a numeric host. There is neither TLS nor a password, so it
@@ -83,7 +83,7 @@ func (p *port) open(owner, address string) (string, error) {
 
 func (p *port) listen(address string) error {
 	server, err := edge.New(edge.Config{
-		MaxConns: maxGuests, MaxHeader: maxGuestHead, Read: -1, Write: -1, Idle: guestIdle, Grace: shutdownPatience, Logger: p.logger,
+		MaxConns: maxReadonlyClients, MaxHeader: maxReadonlyHead, Read: -1, Write: -1, Idle: readonlyIdle, Grace: shutdownPatience, Logger: p.logger,
 		Refused: func(why edge.Reason, _ ...slog.Attr) {
 			if why == edge.TooManyConns {
 				p.tally.add(refusedConnection)
@@ -164,9 +164,9 @@ func (p *port) serveListen(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// Limits of guests.
+// Limits of read-only clients.
 const (
-	maxGuests    = 128 // connections
-	maxGuestHead = 256 << 10
-	guestIdle    = 30 * time.Second
+	maxReadonlyClients = 128 // connections
+	maxReadonlyHead    = 256 << 10
+	readonlyIdle       = 30 * time.Second
 )

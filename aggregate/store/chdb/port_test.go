@@ -15,7 +15,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
 )
 
-// listen opens the engine to guests and returns the base of their URLs.
+// listen opens the engine to read-only clients and returns the base of their URLs.
 func listen(t *testing.T, engine *chdb.Engine) string {
 	t.Helper()
 	address, err := engine.Listen(t.Context(), "127.0.0.1:0")
@@ -26,14 +26,14 @@ func listen(t *testing.T, engine *chdb.Engine) string {
 	return "http://" + address
 }
 
-// ask sends a query as a guest and returns the status and the text of the answer.
+// ask sends a query as a read-only client and returns the status and the text of the answer.
 func ask(t *testing.T, base, sql string) (int, string) {
 	t.Helper()
 	status, text, _ := request(t, "POST", base+"/", sql, nil)
 	return status, text
 }
 
-func TestGuestsOnlyRead(t *testing.T) {
+func TestReadonlyClientsOnlyRead(t *testing.T) {
 	base := listen(t, chdbtest.Start(t))
 	address := strings.TrimPrefix(base, "http://")
 	for _, tt := range []struct {

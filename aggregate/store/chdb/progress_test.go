@@ -130,7 +130,7 @@ func TestHangUpDuringProgress(t *testing.T) {
 	engine := chdbtest.Start(t)
 	base, sql := listen(t, engine), "SELECT sum(sipHash64(number)) FROM numbers(1000000000000)"
 	migrator := open(t, engine, chdb.RoleMigrator)
-	for range 4 { // more than the guests' connections
+	for range 4 { // more than the read-only clients' connections
 		conn := post(t, base, progressSettings+"100", sql)
 		reader := bufio.NewReader(conn)
 		for line := ""; !strings.HasPrefix(line, "X-ClickHouse-Progress"); {

@@ -19,17 +19,17 @@ import (
 
 // Limits of one request.
 const (
-	maxStatement      = 4 << 20   // bytes of SQL text
-	maxGuestStatement = 512 << 10 // the engine itself takes 256 KiB
-	maxInsertBody     = 256 << 20 // bytes of rows in one insert
-	maxParams         = 256
-	maxNesting        = 400 // of brackets in a statement
-	maxQueryID        = 256
-	defaultFormat     = "TabSeparated"
-	nativeFormat      = "Native"
-	dedupTokenParam   = "insert_deduplication_token"
-	paramPrefix       = "param_"
-	maxDedupTokenLen  = 1024
+	maxStatement         = 4 << 20   // bytes of SQL text
+	maxReadonlyStatement = 512 << 10 // the engine itself takes 256 KiB
+	maxInsertBody        = 256 << 20 // bytes of rows in one insert
+	maxParams            = 256
+	maxNesting           = 400 // of brackets in a statement
+	maxQueryID           = 256
+	defaultFormat        = "TabSeparated"
+	nativeFormat         = "Native"
+	dedupTokenParam      = "insert_deduplication_token"
+	paramPrefix          = "param_"
+	maxDedupTokenLen     = 1024
 )
 
 // query is one request of the HTTP interface. A client's settings are ignored, except the

@@ -22,10 +22,10 @@ func (h *handler) routes(extra map[string]http.HandlerFunc) http.Handler {
 	return withDeadline(mux)
 }
 
-// guestRoutes serves only guests, for a TCP address.
-func (h *handler) guestRoutes() http.Handler {
+// readonlyClientRoutes serves only read-only clients, for a TCP address.
+func (h *handler) readonlyClientRoutes() http.Handler {
 	mux := http.NewServeMux()
-	h.common(mux, roleGuest)
+	h.common(mux, roleReadonlyClient)
 	return h.knownMethod(h.notFromPages(withDeadline(mux)))
 }
 

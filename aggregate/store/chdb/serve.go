@@ -24,8 +24,8 @@ type ServerOptions struct {
 	Library string
 	// MaxMemory bounds the engine's allocations, in bytes; 0 is 2 GiB.
 	MaxMemory uint64
-	// Listen is a loopback TCP address, host:port, that answers guests from the start; "" leaves
-	// it to attached processes (Engine.Listen).
+	// Listen is a loopback TCP address, host:port, that answers read-only clients from the start;
+	// "" leaves it to attached processes (Engine.Listen).
 	Listen string
 	// Logger must not be nil.
 	Logger *slog.Logger
@@ -119,7 +119,7 @@ func answer(ctx context.Context, o ServerOptions, parent *childOptions, p *pool,
 	clients := newClients(parent != nil, stop, readonlyClients.leave)
 	defer clients.close()
 	h := &handler{pool: p, logger: o.Logger, stopping: clients.isStopping, tally: readonlyClients.tally}
-	readonlyClients.handler, readonlyClients.attached = h.guestRoutes(), clients.has
+	readonlyClients.handler, readonlyClients.attached = h.readonlyClientRoutes(), clients.has
 	defer readonlyClients.close()
 	if o.Listen != "" {
 		if _, err := readonlyClients.open(resident, o.Listen); err != nil {

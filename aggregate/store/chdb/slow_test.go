@@ -57,9 +57,9 @@ func insertTimes(t *testing.T, writer driver.Conn, n int) []time.Duration {
 	return times
 }
 
-// TestGuestsDoNotDelayOthers measures inserts and a reader while guests occupy every guest
-// connection: by not reading, by computing, and by asking for more memory than there is.
-func TestGuestsDoNotDelayOthers(t *testing.T) {
+// TestReadonlyClientsDoNotDelayOthers measures inserts and a reader while such clients occupy all
+// of their connections: by not reading, by computing, and by asking for more memory than there is.
+func TestReadonlyClientsDoNotDelayOthers(t *testing.T) {
 	engine := chdbtest.Start(t)
 	base := listen(t, engine)
 	writer, reader := open(t, engine, chdb.RoleWriter), open(t, engine, chdb.RoleReader)
@@ -91,26 +91,26 @@ func TestGuestsDoNotDelayOthers(t *testing.T) {
 			slices.Sort(reads)
 			t.Logf("inserts: median %v, slowest %v; alone %v, %v; readers %v",
 				beside[batches/2], beside[batches-1], alone[batches/2], alone[batches-1], reads)
-			// A client that had to wait for a guest would wait each time, and for long. Other
+			// A client that had to wait for a read-only client would wait each time, and for long. Other
 			// work on the machine only delays some.
 			if median := beside[batches/2]; median > 2*time.Second {
-				t.Errorf("inserts take %v beside slow guests, want at most 2s", median)
+				t.Errorf("inserts take %v beside slow read-only clients, want at most 2s", median)
 			}
 			if median := reads[len(reads)/2]; median > 2*time.Second {
-				t.Errorf("readers take %v beside slow guests, want at most 2s", median)
+				t.Errorf("readers take %v beside slow read-only clients, want at most 2s", median)
 			}
 			// Hanging up kills the query.
 			for _, conn := range conns {
 				conn.Close()
 			}
 			if status, text := ask(t, base, "SELECT 1"); status != 200 || text != "1\n" {
-				t.Errorf("a guest after them got %d %q", status, text)
+				t.Errorf("a read-only client after them got %d %q", status, text)
 			}
 		})
 	}
 }
 
-// TestAbortedRequests: guests that hang up at any moment leave nothing behind.
+// TestAbortedRequests: read-only clients that hang up at any moment leave nothing behind.
 func TestAbortedRequests(t *testing.T) {
 	engine := chdbtest.Start(t)
 	base := listen(t, engine)
@@ -134,9 +134,9 @@ func TestAbortedRequests(t *testing.T) {
 	}
 }
 
-// TestGuestsHaveTheirShareOfMemory: a guest's query fails while the engine still has memory for
-// others, and a streamed result takes none.
-func TestGuestsHaveTheirShareOfMemory(t *testing.T) {
+// TestReadonlyClientsHaveTheirShareOfMemory: a client's query fails while the engine still has
+// memory for others, and a streamed result takes none.
+func TestReadonlyClientsHaveTheirShareOfMemory(t *testing.T) {
 	skipShort(t)
 	options := chdbtest.Options(t, t.TempDir())
 	options.MaxMemory = 512 << 20
@@ -144,7 +144,7 @@ func TestGuestsHaveTheirShareOfMemory(t *testing.T) {
 	base := listen(t, engine)
 	const hungry = "SELECT length(groupArray(number)) FROM numbers(10000000)"
 	if status, text := ask(t, base, hungry); status == 200 || !strings.HasPrefix(text, "Code: 241.") {
-		t.Errorf("a guest got %d %.100q, want code 241", status, text)
+		t.Errorf("a read-only client got %d %.100q, want code 241", status, text)
 	}
 	if got := value[uint64](t, open(t, engine, chdb.RoleReader), hungry); got != 10000000 {
 		t.Errorf("a reader got %d", got)

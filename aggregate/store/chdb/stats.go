@@ -50,17 +50,17 @@ func (s stats) summary() string {
 	return string(text)
 }
 
-// outcome is how a guest's request or connection ended.
+// outcome is how a read-only client's request or connection ended.
 type outcome uint8
 
 const (
 	answered          outcome = iota
 	failed                    // with an exception of the engine or of this package
-	refusedConnection         // more than maxGuests
+	refusedConnection         // more than maxReadonlyClients
 	refusedOrigin             // sent by a web page, or to another name
 	refusedMethod
 	tooSlow // its result was cut off
-	left    // the guest left before the end of its result
+	left    // the read-only client left before the end of its result
 	outcomes
 )
 
