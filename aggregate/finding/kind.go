@@ -134,7 +134,7 @@ var kinds = [NumKinds]kindInfo{
 	},
 	StrippedFlows: {
 		"stripped-flows", Warning, "packets", "section 6.1",
-		"flows that arrive without the tags that their senders give them, at hosts that get tags on other paths", "20 missing tags of each flow, on paths that make a culprit likelier than chance, by a factor of 100 times the number of devices and ports tried; no culprit is a device or port that 3 flows with tags of the same VLAN and DSCP surely pass. Or a tap at the sender that sees the tags", "the devices or ports that these flows cross and other flows do not",
+		"flows that arrive without the tags that their senders give them, at hosts that get tags on other paths", "20 missing tags of each flow, and a certain culprit or a tap at the sender that sees the tags. A device or port that 3 tagged flows of the same VLAN and DSCP surely pass is no culprit", "the devices or ports that these flows cross and other flows do not",
 		"the devices strip for hosts behind them that do not know tags",
 		"no: packets without tags are not followed",
 	},
@@ -152,7 +152,7 @@ var kinds = [NumKinds]kindInfo{
 	},
 	LostValue: {
 		"lost-value", Warning, "observations", "section 4.1.3; IBCS 4.2",
-		"a later hop resets or overwrites the value or the locator of the first hop, although its own delay is not higher", "20 delays with the least code of all, of a table of at least 256 codes, that name a port behind the first device of their path, while at least 2 such first devices name themselves with this code in other flows; and paths that make a culprit likelier than chance, by a factor of 100 times the number of devices and ports tried", "the devices or ports that these flows cross and other flows do not",
+		"a later hop resets or overwrites the value or the locator of the first hop, although its own delay is not higher", "20 delays with the least code of all, of a table of at least 256 codes, name a port behind the first device of their path; at least 2 of these first devices name themselves with this code in other flows; and the culprit is certain", "the devices or ports that these flows cross and other flows do not",
 		"neither that hop nor the ports before it on these paths support the signal",
 		"no: that needs a look at all flows",
 	},
@@ -176,7 +176,7 @@ var kinds = [NumKinds]kindInfo{
 	},
 	TypeChanged: {
 		"type-changed", Error, "observations", "section 4.4.2",
-		"tags whose signal type changed on the way", "3 flows with 20 tags each of types that a tap at the sender sees fewer of; or 3 flows that lack a type of their source's other flows, on paths that make a culprit likelier than chance, by a factor of 100 times the number of devices and ports tried", "the devices or ports that these flows cross and other flows do not",
+		"tags whose signal type changed on the way", "in each of 3 flows, 20 tags more of a type than a tap at the sender sees. Or, without such a tap, 20 tags fewer of a type that the source's other flows have, and a certain culprit", "the devices or ports that these flows cross and other flows do not",
 		"the tap at the sender captures by another filter, or senders choose types by destination",
 		"no: taps elsewhere capture the sent tags",
 	},

@@ -226,7 +226,7 @@ type Spool struct {
 // NewSpool exports the state of an exporter's spool.
 func NewSpool(read func() Spool) *Collector {
 	c := of(read)
-	c.gauge("spool_collector_up", "1 while the collector answers, 0 since a request failed.", func(s *Spool) float64 { return flag(s.Connected) })
+	c.gauge("spool_collector_up", "1 if the last request to the collector succeeded, else 0.", func(s *Spool) float64 { return flag(s.Connected) })
 	c.gauge("spool_bytes", "Bytes of the spool on disk.", func(s *Spool) float64 { return float64(s.Bytes) })
 	c.gauge("spool_limit_bytes", "Largest size of the spool.", func(s *Spool) float64 { return float64(s.Limit) })
 	c.gauge("spool_items_waiting", "Items that the collector has not acknowledged.", func(s *Spool) float64 { return float64(s.Waiting) })
