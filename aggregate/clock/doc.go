@@ -10,10 +10,10 @@
 // error, whatever the queues did.
 //
 // Lines with many drifts fit into the band. The packets that met no queue decide between them: those
-// of one kind, such as one length, took equally long, so along the right line their distances are
-// equal except for timestamp errors. Where queues never empty, so are the distances of packets that
-// met full ones. That gives an estimate with a standard error, not a bound: if few packets meet no
-// queue, steadily growing or falling load looks like a drift.
+// of one kind, such as one length, took equally long, so their distances from the right line are
+// equal except for timestamp errors. Where queues never empty, those that met full ones decide. That
+// gives an estimate with a standard error, not a bound: if few packets meet no queue, steadily
+// growing or falling load looks like a drift.
 //
 // A tag that B has seen and its reflection that A has seen later are a pair of the second
 // direction; the receiver's holding time adds to the delay.

@@ -12,8 +12,8 @@
 //
 // A new fabric compiles the possible values of locator metadata into classes of ports. For a class
 // of one port, three distances between devices decide whether a path has it. For larger classes,
-// the paths are searched once for each pair of attachments, and the result is kept in a cache of
-// fixed size. Locations are bounded, too: past maxSets a set becomes its stage, past maxOffPath a
-// contradiction becomes the overflow location, past maxDistances paths count as unknown. Counts
-// reports how often.
+// the paths are searched once for each pair of attachments (sets of devices), and the result is
+// kept in a cache of fixed size. Locations are bounded, too: past maxSets a set becomes its stage,
+// past maxOffPath a contradiction becomes the overflow location, past maxDistances paths count as
+// unknown. Counts reports how often.
 package fabric

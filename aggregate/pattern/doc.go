@@ -6,7 +6,7 @@
 // chance, given how long the traffic is correlated, and another one at twice the lag. Without both,
 // the package reports no period rather than a guess.
 //
-// Of a long series, known parts are enough: a period is the same in all of them.
+// A few known parts of a long series are enough, since all of them have its period.
 //
 // It knows series of numbers, one for each window, all windows of equal length, and returns times
 // in windows. It must never know cells, signals or where windows come from. Its functions do not

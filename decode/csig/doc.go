@@ -104,9 +104,9 @@
 //	stage         1 bit and up   index of a table of names                      compact attribute
 //	orientation   1 bit and up   index of a table of names, such as up, down    compact attribute
 //	capacity      1 bit and up   index of a table of port speeds                compact attribute
-//	port_id       1 bit and up   number of the port in the fabric               expanded attribute
-//	device_id     1 bit and up   number of the device in the fabric             expanded attribute
-//	ttl           1 to 8 bits    TTL that packets left it with: the hop         expanded attribute
+//	port_id       1 bit and up   id of the port in the fabric file              expanded attribute
+//	device_id     1 bit and up   id of the device in the fabric file            expanded attribute
+//	ttl           1 to 8 bits    TTL of packets that leave the port: the hop    expanded attribute
 //	opaque        1 bit and up   kept, and not read
 //
 // LM 0 is a host's default, an unset port, or a real value. It is a location only where the layout

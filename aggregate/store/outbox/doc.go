@@ -57,8 +57,8 @@
 //	    33        for each class: its number on disk (1), and 8 bytes each of the sequence
 //	              number up to which all is acknowledged, the number of the last confirmed
 //	              record, the weight of all records up to either, the time of all
-//	              records since the class was last empty (from, to), and the number of an uncertain loss behind the last
-//	              record, 0 for none
+//	              records since the class was last empty (from, to), and the last
+//	              sequence number of an Uncertain loss (see below), 0 for none
 //	   end     4  CRC32C of all before
 //
 // Each append overwrites the slot that is not synced, without a sync; it survives a kill of the

@@ -9,8 +9,8 @@
 //     host that forges tags, with from and to.
 //   - for each window, kind cell (Cell): the tags and reflections of one signal between two racks
 //     as written, after quantization and faults, with the resulting mode of the bottleneck. If a
-//     device may be unfaithful or tags may be frozen, each line also has faithful, the senders'
-//     tags as complete devices would have written them with the same queues (the true bottleneck),
+//     device may be unfaithful or trim packets, each line also has faithful, the senders' tags as
+//     complete devices would have written them with the same queues (the true bottleneck),
 //     and agree, the number of observations in which both are equal. A tag that names no configured
 //     port is counted at "lm:N". Stripped and discarded tags yield no observation; ports count
 //     them.
