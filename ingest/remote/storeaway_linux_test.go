@@ -11,34 +11,35 @@ import (
 	"github.com/csigscope/csigscope/ingest/retry"
 )
 
-// outageVariable sets how long the server of TestStoreAway is down; default 5m.
+// outageVariable sets how long the server of TestStoreAway is down while windows come once a second.
 const outageVariable = "CSIGSCOPE_TEST_INGEST_OUTAGE"
 
-// TestStoreAway stops the server for 5 minutes while 100 exporters send a window a second each.
-// The collector continues to accept them, its memory stays flat, and the server gets every row
-// once when it is back. make nightly takes 30 minutes.
+// TestStoreAway stops the server for longer than the store waits for an insert, while 100 exporters
+// send 4 windows a second each. The collector continues to accept them, its memory stays flat, and
+// the server gets every row once when it is back. make nightly takes 30 minutes.
 func TestStoreAway(t *testing.T) {
 	if testing.Short() {
-		t.Skip("SKIPPED: -short; the server is away for 5 minutes, which make test-all waits for")
+		t.Skip("SKIPPED: -short; the server is away for 75 s, which make test-all waits for")
 	}
 	const exporters, cells = 100, 20
-	length := 5 * time.Minute
+	length, every := 75*time.Second, 250*time.Millisecond
 	if text := os.Getenv(outageVariable); text != "" {
 		var err error
 		if length, err = time.ParseDuration(text); err != nil {
 			t.Fatal(err)
 		}
+		every = time.Second
 	}
 	ca := edgetest.NewAuthority(t)
 	l, url := newLoadTest(t, ca, cells)
-	windows := int(length / time.Second)
+	windows := int(length / every)
 	if err := syscall.Kill(l.engine, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	takeOver := func() error { return syscall.Kill(l.engine, syscall.SIGCONT) }
 	t.Cleanup(func() { _ = takeOver() }) // before the engine is closed
 	s := newSpread(t, ca, exporters, exporters, exportersErrand{
-		URL: url, Dir: t.TempDir(), Cells: cells, Every: time.Second, Count: windows,
+		URL: url, Dir: t.TempDir(), Cells: cells, Every: every, Count: windows,
 	})
 	s.start()
 	late := time.Now().Add(length + 5*time.Minute)
