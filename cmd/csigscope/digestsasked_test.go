@@ -310,15 +310,15 @@ func (r *digestRun) askTables() {
 			} else {
 				r.add("table", table.Name, text, -1)
 			}
-		} else if r.asks(table.Name) {
+		} else if r.asks() && r.chooses(table.Name) {
 			r.askView(table.Name, table.SQL)
 		}
 	}
 }
 
-// asks reports whether the run queries a view: unless it is thorough, one of several that
+// chooses reports whether the run queries a view: unless it is thorough, one of several that
 // differ only by resolution.
-func (r *digestRun) asks(view string) bool {
+func (r *digestRun) chooses(view string) bool {
 	for _, resolution := range resolutions {
 		if name, several := strings.CutSuffix(view, resolution); several {
 			return slices.Contains(r.choose(name, resolutions), resolution)
