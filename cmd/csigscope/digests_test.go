@@ -122,8 +122,8 @@ func (n *lineCounter) Write(b []byte) (int, error) {
 
 // TestDigests compares the results of every built-in scenario, in both formats, with golden
 // digests: captures and truth of emit, the output of decode, and the rows of every table; in one
-// of the formats also the rows of every view and the answer to every question of the API. An intended change rewrites them (make digests
-// UPDATE=1), and its commit says which and why.
+// of the formats also the rows of every view and the answer to every question of the API. An
+// intended change rewrites them (make digests UPDATE=1), and its commit says which and why.
 func TestDigests(t *testing.T) {
 	t.Parallel()
 	env := shortEngineEnv(t)

@@ -52,7 +52,7 @@ up access to all files except the store's. Supports systemd notification (sd_not
 	addClickHouseFlag(cmd, &f.clickhouse)
 	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the page; other than loopback, it needs TLS and credentials in the section api")
 	addExposedFlag(cmd, "--listen", &f.exposed)
-	cmd.Flags().Lookup("config").Usage = "configuration `FILE` (YAML): serve uses the sections store and api"
+	cmd.Flags().Lookup("config").Usage = "configuration `FILE` (YAML): serve uses the sections store, states and api"
 	f.ops.add(cmd.Flags())
 	cmd.Flags().StringVar(&f.name, "name", "", "`NAME` that the page shows for the fabric")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }

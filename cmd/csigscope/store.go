@@ -34,7 +34,7 @@ func addStoreFlag(cmd *cobra.Command, dsn *string) {
 
 func addStoreConfigFlag(cmd *cobra.Command) {
 	if cmd.Flags().Lookup("config") == nil {
-		cmd.Flags().String("config", "", "configuration `FILE` (YAML), for its section store")
+		cmd.Flags().String("config", "", "configuration `FILE` (YAML), for its sections store and states")
 	}
 }
 
