@@ -62,11 +62,11 @@ func TestPanicInCache(t *testing.T) {
 	m, l := newCache(1<<20), &lazily[int]{}
 	for call := range 2 {
 		err := recovering(func() error {
-			_, err := getOrCompute(m, "key", func() (int, int, error) { panic("secret") })
+			_, err := getOrCompute(m, "key", func() (int, int, error) { panic("secret") }) // a defect in the computation
 			return err
 		})
 		lazy := recovering(func() error {
-			_, err := l.get(func() (int, error) { panic("secret") })
+			_, err := l.get(func() (int, error) { panic("secret") }) // likewise
 			return err
 		})
 		if err == nil || lazy == nil {
