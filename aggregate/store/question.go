@@ -34,8 +34,8 @@ type Question struct {
 	Src, Dst *aggregate.GroupID
 	// Among, unless empty, restricts the cells further.
 	Among []Cell
-	// NoModes leaves the modes and votes out of Cells, which take a third of its time, and HeavyOnly
-	// leaves rows without heavy observations out of CellLocations.
+	// NoModes allows Cells without modes and votes, which take a third of its time, and HeavyOnly allows
+	// CellLocations without the rows in which nothing was heavy.
 	NoModes, HeavyOnly bool
 }
 
