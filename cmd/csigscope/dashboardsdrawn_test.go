@@ -179,8 +179,8 @@ func checkLinks(t *testing.T, v *grafanatest.Viewer, p *storePanel) {
 		for _, f := range frame.Fields {
 			for _, x := range f.Values {
 				for _, l := range x.Links {
-					if p.Title == "Known" { // leads to the stored minute
-						if l.Path != "/d/"+grafana.FabricUID || l.Query["from"] != "1767571200000" || l.Query["to"] != "1767571260000" {
+					if p.Title == "Known" { // leads to the capture, which ends within its first minute
+						if l.Path != "/d/"+grafana.FabricUID || l.Query["from"] != "1767571200000" || l.Query["to"] != "1767571210000" {
 							t.Errorf("%q leads to %s", l.Title, l.Href)
 						}
 						continue
