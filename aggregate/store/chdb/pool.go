@@ -33,7 +33,9 @@ const (
 var rolePaths = map[Role]string{RoleReader: "/reader", RoleWriter: "/writer", RoleMigrator: "/migrator"}
 
 // String returns the role's name for logs.
-func (r Role) String() string { return [...]string{"reader", "writer", "migrator", "TCP reader"}[r] }
+func (r Role) String() string {
+	return [...]string{"reader", "writer", "migrator", "read-only client"}[r]
+}
 
 // readOnly reports whether the role's statements go through guard.
 func (r Role) readOnly() bool { return r == RoleReader || r == roleReadonlyClient }
@@ -154,7 +156,7 @@ func (p *pool) acquire(ctx context.Context, role Role) (*session, error) {
 	waiting := p.waiting[role]
 	if waiting.Add(1) > maxWaiting {
 		waiting.Add(-1)
-		return nil, newException(codeTooBusy, "%d queries are waiting for the %s: retry later", maxWaiting, role)
+		return nil, newException(codeTooBusy, "%d queries are waiting for a %s connection: retry later", maxWaiting, role)
 	}
 	defer waiting.Add(-1)
 	select {
@@ -165,7 +167,7 @@ func (p *pool) acquire(ctx context.Context, role Role) (*session, error) {
 		}
 		return s, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for the %s: %w", role, context.Cause(ctx))
+		return nil, fmt.Errorf("wait for a %s connection: %w", role, context.Cause(ctx))
 	}
 }
 
