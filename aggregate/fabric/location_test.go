@@ -275,3 +275,13 @@ func TestLevelNames(t *testing.T) {
 		t.Error("a level that does not exist is read")
 	}
 }
+
+func TestCompareNames(t *testing.T) {
+	want := []string{"", "Ethernet0", "Ethernet4", "Ethernet10", "Ethernet10/2", "Ethernet10/11", "a01", "a1", "a2", "rack", "rack1", "rack2", "rack2a", "rack10", "rack010b", "rack10c", "spine1:down2", "spine1:down10", "x"}
+	got := slices.Clone(want)
+	slices.Reverse(got)
+	slices.SortFunc(got, CompareNames)
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -241,4 +242,30 @@ func SpeedLabel(kbps uint64) string {
 		return strconv.FormatFloat(float64(kbps)/1e3, 'f', -1, 64) + "M"
 	}
 	return strconv.FormatUint(kbps, 10) + "k"
+}
+
+// CompareNames orders names for people: numbers in them by value, so that rack2 comes before rack10.
+// Names are equal only if they are the same.
+func CompareNames(a, b string) int {
+	x, y := a, b
+	for x != "" && y != "" {
+		if n, m := digits(x), digits(y); n > 0 && m > 0 {
+			p, q := strings.TrimLeft(x[:n], "0"), strings.TrimLeft(y[:m], "0")
+			if c := cmp.Or(cmp.Compare(len(p), len(q)), cmp.Compare(p, q)); c != 0 {
+				return c
+			}
+			x, y = x[n:], y[m:]
+			continue
+		}
+		if x[0] != y[0] {
+			return cmp.Compare(x[0], y[0])
+		}
+		x, y = x[1:], y[1:]
+	}
+	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(a, b))
+}
+
+// digits returns the number of digits at the start of s.
+func digits(s string) int {
+	return len(s) - len(strings.TrimLeft(s, "0123456789"))
 }

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
@@ -252,13 +250,13 @@ func (b *builder) matrix(list []aggregate.CellStats, shown []Cell) (m Matrix) {
 		groups = append(groups, g)
 	}
 	slices.SortFunc(groups, func(x, y aggregate.GroupID) int {
-		return cmp.Or(cmp.Compare(heavy[y], heavy[x]), natural(b.names.GroupName(x), b.names.GroupName(y)), cmp.Compare(x, y))
+		return cmp.Or(cmp.Compare(heavy[y], heavy[x]), fabric.CompareNames(b.names.GroupName(x), b.names.GroupName(y)), cmp.Compare(x, y))
 	})
 	m.LeftOut = max(len(groups)-maxGroups, 0)
 	groups = groups[:len(groups)-m.LeftOut]
 	index := make(map[aggregate.GroupID]int, len(groups))
 	slices.SortFunc(groups, func(x, y aggregate.GroupID) int {
-		return natural(b.names.GroupName(x), b.names.GroupName(y))
+		return fabric.CompareNames(b.names.GroupName(x), b.names.GroupName(y))
 	})
 	for i, g := range groups {
 		index[g] = i
@@ -374,28 +372,4 @@ func (b *builder) heat(ctx context.Context, worst []aggregate.LocationStats) (He
 		h.Starts = append(h.Starts, time.Unix(0, (first+int64(k))*int64(h.Step)).UTC())
 	}
 	return h, nil
-}
-
-// natural compares names with numbers by value: rack2 comes before rack10.
-func natural(a, b string) int {
-	for a != "" && b != "" {
-		wordA, numberA, restA := head(a)
-		wordB, numberB, restB := head(b)
-		if c := cmp.Or(cmp.Compare(wordA, wordB), cmp.Compare(len(numberA), len(numberB)), cmp.Compare(numberA, numberB)); c != 0 {
-			return c
-		}
-		a, b = restA, restB
-	}
-	return cmp.Compare(a, b)
-}
-
-// head splits a name into the part before its first number, the number without leading zeros, and
-// the rest.
-func head(s string) (word, number, rest string) {
-	at := strings.IndexFunc(s, unicode.IsDigit)
-	if at < 0 {
-		return s, "", ""
-	}
-	end := at + strings.IndexFunc(s[at:]+"x", func(r rune) bool { return !unicode.IsDigit(r) })
-	return s[:at], strings.TrimLeft(s[at:end], "0"), s[end:]
 }

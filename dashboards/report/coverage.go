@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/decode"
 )
@@ -167,7 +168,7 @@ func (c *Coverage) list(all []*CellCoverage) {
 		}
 	}
 	slices.SortFunc(c.Cells, func(x, y CellCoverage) int {
-		return cmp.Or(cmp.Compare(y.missing, x.missing), natural(x.Src, y.Src), natural(x.Dst, y.Dst))
+		return cmp.Or(cmp.Compare(y.missing, x.missing), fabric.CompareNames(x.Src, y.Src), fabric.CompareNames(x.Dst, y.Dst))
 	})
 	c.CellsLeftOut = max(len(c.Cells)-maxCovered, 0)
 	c.Cells = c.Cells[:len(c.Cells)-c.CellsLeftOut]
@@ -206,7 +207,7 @@ func periodOf(taps []Tap) (from, to time.Time) {
 // SetTaps sorts the taps and marks the silent ones. configured holds the names of all configured
 // taps.
 func (c *Coverage) SetTaps(list []Tap, configured []string) {
-	slices.SortStableFunc(list, func(x, y Tap) int { return natural(x.Name, y.Name) })
+	slices.SortStableFunc(list, func(x, y Tap) int { return fabric.CompareNames(x.Name, y.Name) })
 	from, to := periodOf(list)
 	met := map[string]bool{}
 	for i := range list {
@@ -234,5 +235,5 @@ func (c *Coverage) SetTaps(list []Tap, configured []string) {
 			c.Silent = append(c.Silent, name)
 		}
 	}
-	slices.SortFunc(c.Silent, natural)
+	slices.SortFunc(c.Silent, fabric.CompareNames)
 }

@@ -5,9 +5,6 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Natural exports natural to tests.
-var Natural = natural
-
 // VerdictOf exports verdictOf to tests.
 var VerdictOf = verdictOf
 

@@ -121,7 +121,7 @@ func TestSignals(t *testing.T) {
 	if s.Name != "min_abw_ratio" || s.Cells != 70 || s.Congested != 42 || len(s.Matrix.Groups) != 64 || s.Matrix.LeftOut != 6 || len(s.Worst) != 20 {
 		t.Errorf("%s: %d cells, %d congested, %d groups and %d left out, %d worst", s.Name, s.Cells, s.Congested, len(s.Matrix.Groups), s.Matrix.LeftOut, len(s.Worst))
 	}
-	if !slices.IsSortedFunc(s.Matrix.Groups, report.Natural) || !slices.IsSortedFunc(s.Worst, func(a, b report.WorstCell) int { return int(b.Heavy) - int(a.Heavy) }) {
+	if !slices.IsSortedFunc(s.Matrix.Groups, fabric.CompareNames) || !slices.IsSortedFunc(s.Worst, func(a, b report.WorstCell) int { return int(b.Heavy) - int(a.Heavy) }) {
 		t.Errorf("out of order: %v", s.Matrix.Groups)
 	}
 	for k, heavy := range s.Heat.Heavy {
@@ -224,17 +224,6 @@ func TestEmpty(t *testing.T) {
 	v, err := report.Judge(t.Context(), memory, &report.VerdictInput{Names: named{}, Thresholds: aggregate.DefaultThresholds()}, &r.Coverage)
 	if want := "Observations were made, but none enters a heatmap: 7 orphan, 2 place."; err != nil || v.Text != want {
 		t.Errorf("%v: %+v", err, v)
-	}
-}
-
-func TestNatural(t *testing.T) {
-	t.Parallel()
-	want := []string{"", "rack", "rack1", "rack2", "rack2a", "rack10", "rack010b", "rack10c", "spine1:down2", "spine1:down10", "x"}
-	got := slices.Clone(want)
-	slices.Reverse(got)
-	slices.SortFunc(got, report.Natural)
-	if !slices.Equal(got, want) {
-		t.Errorf("%q", got)
 	}
 }
 

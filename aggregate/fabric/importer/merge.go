@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
 )
 
 // device is a node with the statements of all files.
@@ -424,7 +426,7 @@ func (d *device) position(name string) string {
 func (d *device) nth(position string) *iface {
 	if len(d.physical) == 0 {
 		d.physical = slices.DeleteFunc(slices.Clone(d.ports), func(i *iface) bool { return i.logical })
-		slices.SortFunc(d.physical, func(x, y *iface) int { return natural(x.name, y.name) })
+		slices.SortFunc(d.physical, func(x, y *iface) int { return fabric.CompareNames(x.name, y.name) })
 	}
 	if n, err := strconv.Atoi(position); err == nil && n >= 1 && n <= len(d.physical) {
 		return d.physical[n-1]

@@ -3,7 +3,6 @@ package importer
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -84,16 +83,6 @@ func TestRoleOfText(t *testing.T) {
 		if stage, _, kind := roleOfText(c.text); stage != c.stage || kind != c.kind {
 			t.Errorf("%q: stage %q, kind %d, expected %q, %d", c.text, stage, kind, c.stage, c.kind)
 		}
-	}
-}
-
-func TestNatural(t *testing.T) {
-	want := []string{"Ethernet0", "Ethernet4", "Ethernet10", "Ethernet10/2", "Ethernet10/11", "a01", "a1", "a2", "b"}
-	got := slices.Clone(want)
-	slices.Reverse(got)
-	slices.SortFunc(got, natural)
-	if !slices.Equal(got, want) {
-		t.Errorf("%q", got)
 	}
 }
 

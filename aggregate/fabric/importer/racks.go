@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
 )
 
 // rack is the hosts behind a switch, or behind two that share its prefixes.
@@ -46,7 +48,7 @@ func (m *merger) findRacks(switches []*device) *racks {
 			}
 		}
 	}
-	slices.SortStableFunc(r.hosts, func(x, y *device) int { return natural(x.name, y.name) })
+	slices.SortStableFunc(r.hosts, func(x, y *device) int { return fabric.CompareNames(x.name, y.name) })
 	r.findPrefixes(switches)
 	for _, d := range switches {
 		for _, i := range d.ports {

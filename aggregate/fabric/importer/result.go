@@ -52,7 +52,7 @@ func (r *Result) locators() []string {
 			add(&speeds, p.Speed)
 		}
 	}
-	slices.SortFunc(speeds, natural)
+	slices.SortFunc(speeds, fabric.CompareNames)
 	lines := []string{"csig:", "  locators:", "  - format: compact", "    profile: ietf01", "    fields:"}
 	for _, f := range []struct {
 		name   string
@@ -105,7 +105,7 @@ func (m *merger) result(files int, o Options) (*Result, error) {
 		m.warnf("%s: no link in the fabric: left out", some(apart))
 	}
 	slices.SortStableFunc(a.switches, func(x, y *device) int {
-		return cmp.Or(cmp.Compare(x.height, y.height), natural(x.name, y.name))
+		return cmp.Or(cmp.Compare(x.height, y.height), fabric.CompareNames(x.name, y.name))
 	})
 	a.addFarPorts()
 	a.racks = m.findRacks(a.switches)
@@ -192,7 +192,7 @@ func (a *assembly) addDevice(d *device) {
 		a.noStage = append(a.noStage, d.name)
 		a.out.comments[at] = "stage: neither a role, a name nor a link says it"
 	}
-	slices.SortStableFunc(d.ports, func(x, y *iface) int { return natural(x.name, y.name) })
+	slices.SortStableFunc(d.ports, func(x, y *iface) int { return fabric.CompareNames(x.name, y.name) })
 	for _, i := range d.ports {
 		peer := i.faces()
 		if i.hidden || i.logical || peer == nil && !a.racks.access[i] {
@@ -272,7 +272,7 @@ func (a *assembly) addGroups() {
 		taken[name] = true
 	}
 	list := slices.Clone(a.racks.list)
-	slices.SortStableFunc(list, func(x, y *rack) int { return natural(x.name, y.name) })
+	slices.SortStableFunc(list, func(x, y *rack) int { return fabric.CompareNames(x.name, y.name) })
 	byPod := map[string][]fabric.GroupSpec{}
 	covered := map[*device]bool{}
 	for _, k := range list {
