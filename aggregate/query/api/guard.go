@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -31,7 +32,7 @@ func (a *API) guard(next http.Handler) http.Handler {
 				if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 					panic(p) // tells net/http to cut off the answer
 				}
-				a.Logger.ErrorContext(r.Context(), "answer request", slog.String("path", r.URL.Path), slog.Any("panic", p))
+				a.Logger.ErrorContext(r.Context(), "answer request", slog.String("path", r.URL.Path), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 				edge.WriteProblem(w, http.StatusInternalServerError, "the server could not answer: its log says why")
 			}
 		}()
@@ -53,12 +54,12 @@ func (a *API) guard(next http.Handler) http.Handler {
 	}))
 }
 
-// recovering calls f and returns a panic as an error, for goroutines that work for requests: guards recover only in those
-// of the requests.
+// recovering calls f and returns a panic as an error with its stack, for goroutines that work for requests: guards recover
+// only in those of the requests.
 func recovering(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v", p)
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
 	return f()

@@ -1,9 +1,11 @@
 package api_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http/httptest"
 	"net/url"
 	"slices"
@@ -218,14 +220,20 @@ func (illegible) Groups(context.Context) ([]fabric.Group, error) {
 	panic("secret") // the server has to recover from it
 }
 
-// TestPanic: a panic in the work on an answer fails this answer, and ends neither the server nor others.
+// TestPanic: a panic in the work on an answer fails this answer, and ends neither the server nor others. The log says where
+// it was.
 func TestPanic(t *testing.T) {
-	for _, reader := range []query.Reader{broken{querytest.Fabric(2, 4)}, illegible{querytest.Fabric(2, 4)}} {
-		s := newServed(t, 9, func(c *api.Config) { c.Reader = reader })
+	for method, reader := range map[string]query.Reader{"broken.Cells": broken{querytest.Fabric(2, 4)}, "illegible.Groups": illegible{querytest.Fabric(2, 4)}} {
+		var log bytes.Buffer
+		s := newServed(t, 9, func(c *api.Config) { c.Reader, c.Logger = reader, slog.New(slog.NewTextHandler(&log, nil)) })
 		for _, question := range []string{"cells", "verdict"} {
 			if w := s.get(t, "/api/v1/"+question+"?"+past); w.Code != 500 || strings.Contains(w.Body.String(), "secret") {
 				t.Errorf("%T, %s: %d %s", reader, question, w.Code, w.Body)
 			}
+			if text := log.String(); !strings.Contains(text, "secret") || !strings.Contains(text, method) {
+				t.Errorf("%T, %s: %s", reader, question, text)
+			}
+			log.Reset()
 		}
 	}
 }
