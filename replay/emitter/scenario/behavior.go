@@ -132,6 +132,35 @@ func (s *Scenario) checkBehaviors() error {
 	return nil
 }
 
+// checkMatches refuses behaviors, locator values and counters that match no port.
+func (s *Scenario) checkMatches(t *Topology) error {
+	for _, list := range []struct {
+		key   string
+		items []Behavior
+	}{{"devices", s.Devices}, {"faults", s.Faults}} {
+		for i := range list.items {
+			if b := &list.items[i]; len(b.Matches(t)) == 0 {
+				return fmt.Errorf("%s[%d] (%s): %q matches no port", list.key, i, b.Kind, b.Match)
+			}
+		}
+	}
+	for i := range s.LocatorValues {
+		if v := (Behavior{Match: s.LocatorValues[i].Match}); len(v.Matches(t)) == 0 {
+			return fmt.Errorf("locator_values[%d]: %q matches no port", i, v.Match)
+		}
+	}
+	counted := func(p Port) bool { return s.Counted(&p) }
+	if len(s.Counters) > 0 && !slices.ContainsFunc(t.Ports, counted) {
+		return fmt.Errorf("counters %q: match no port", s.Counters)
+	}
+	return nil
+}
+
+// Counted reports whether the metrics of a port go to CountersFile.
+func (s *Scenario) Counted(p *Port) bool {
+	return Matches(s.Counters, p.Device) || Matches(s.Counters, p.Name())
+}
+
 func (b *Behavior) check(s *Scenario) error {
 	for _, pattern := range []string{b.Match, b.Peer} {
 		if _, err := path.Match(pattern, ""); err != nil {
@@ -272,9 +301,6 @@ func (v *LocatorValue) set(s *Scenario, t *Topology, metadata [][]uint16) error 
 		return err
 	}
 	ports := b.Matches(t)
-	if len(ports) == 0 {
-		return fmt.Errorf("%q: matches no port", v.Match)
-	}
 	for i := range metadata {
 		if mask>>i&1 == 0 {
 			continue

@@ -57,6 +57,9 @@ func (s *Scenario) checkAll() error {
 			return err
 		}
 	}
+	if err := s.checkMatches(t); err != nil {
+		return err
+	}
 	if s.RandomFlows > 0 {
 		return nil
 	}

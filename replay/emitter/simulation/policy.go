@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -88,15 +87,11 @@ type timeline struct {
 }
 
 // newTimeline resolves the ports of the scenario's behaviors.
-func newTimeline(s *scenario.Scenario, t *scenario.Topology, signals []scenario.Signal) (*timeline, error) {
+func newTimeline(s *scenario.Scenario, t *scenario.Topology, signals []scenario.Signal) *timeline {
 	l := &timeline{scenario: s, signals: signals, items: s.Behaviors(), next: never}
 	for i := range l.items {
 		b := &l.items[i]
-		ports := b.Matches(t)
-		if len(ports) == 0 {
-			return nil, fmt.Errorf("%s %q: matches no port", b.Kind, b.Match)
-		}
-		l.ports, l.active = append(l.ports, ports), append(l.active, false)
+		l.ports, l.active = append(l.ports, b.Matches(t)), append(l.active, false)
 		l.times = append(l.times, exact.Picoseconds(b.Start))
 		if b.End > 0 {
 			l.times = append(l.times, exact.Picoseconds(b.End))
@@ -107,7 +102,7 @@ func newTimeline(s *scenario.Scenario, t *scenario.Topology, signals []scenario.
 	if len(l.times) > 0 {
 		l.next = l.times[0]
 	}
-	return l, nil
+	return l
 }
 
 // change sets the ports' policies as of now.

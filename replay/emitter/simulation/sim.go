@@ -271,9 +271,7 @@ func newSim(s scenario.Scenario, t *scenario.Topology, flows []flow, signals []s
 		arriving: newAgenda(len(t.Ports) + len(t.NICs)), sending: newAgenda(len(flows)),
 		framer: framer, points: t.Points(),
 	}
-	if m.timeline, err = newTimeline(&m.scenario, t, signals); err != nil {
-		return nil, err
-	}
+	m.timeline = newTimeline(&m.scenario, t, signals)
 	m.freezes = s.Freezes()
 	m.watchful = s.Watchful()
 	for i := range t.Ports {

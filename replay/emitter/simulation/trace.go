@@ -177,13 +177,10 @@ func (s *sim) openCounters(r *Report, dir string) error {
 	for i := range s.topology.Ports {
 		p := &s.topology.Ports[i]
 		c.ports[i] = scenario.None
-		if scenario.Matches(s.scenario.Counters, p.Device) || scenario.Matches(s.scenario.Counters, p.Name()) {
+		if s.scenario.Counted(p) {
 			c.ports[i] = int32(len(c.names))
 			c.names = append(c.names, p.Name())
 		}
-	}
-	if len(c.names) == 0 {
-		return fmt.Errorf("counters %q: match no port", s.scenario.Counters)
 	}
 	c.last = make([]uint64, len(c.names)*c.signals)
 	r.Counters = filepath.Join(dir, CountersFile)
