@@ -108,7 +108,7 @@ func writeFlags(w io.Writer, cmd *cobra.Command) {
 		}
 		name, usage := pflag.UnquoteUsage(f)
 		value := f.DefValue
-		if f.Name == "workers" {
+		if f.Name == "workers" && cmd.Name() != "report" { // report has a fixed default
 			value = "all cores"
 		}
 		fmt.Fprintf(w, "| `--%s` | %s | %s |\n", strings.TrimSpace(f.Name+" "+name), value, strings.ReplaceAll(usage, "|", "\\|"))
