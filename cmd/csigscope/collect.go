@@ -38,8 +38,8 @@ SIGTERM or Ctrl-C closes all windows, stores them and ends the process. If the s
 them within 10 s, they wait in the outbox and the exit code is 1. A second signal ends the process
 at once, with exit code 1.
 
-SIGHUP reads the configuration and the fabric file again. A wrong file changes nothing but leaves a
-line in the log. Otherwise taps, permitted exporters, their limits, and the origins and limits of the
+SIGHUP reads the configuration and the fabric file again. If one has a mistake, the log reports it and
+nothing changes. Otherwise taps, permitted exporters, their limits, and the origins and limits of the
 section api change, and each packet counts once. Files with tokens, certificates and authorities are
 read again when they change.
 

@@ -35,12 +35,12 @@ func newDashboardsCommand() *cobra.Command {
   Job       one group's steps: period and idle gaps, values over time, worst flows
   Pipeline  csigscope itself and its alerts, from Prometheus
 
-They ask the data source plugin grafana-clickhouse-datasource over HTTP, at a ClickHouse
-server or at the address of query serve --clickhouse-listen. With --fabric locations have the
-colours of the page, which only the matrices change where two are similar. They are made for
-Grafana 12 and 13, and were tried in Grafana 12.3 with version 4.14 of that plugin. The two
-matrices are drawn by the panel plugin ` + grafana.MatrixPanelID + `, which write makes;
---tables draws tables instead.`,
+They need Grafana 12 or 13 with the data source plugin grafana-clickhouse-datasource, which asks a
+ClickHouse server, or the embedded store at the address of query serve --clickhouse-listen, over
+HTTP. They were tried in Grafana 12.3 with version 4.14 of that plugin. With --fabric, locations
+have the colours of the page; if two are too similar, the matrices change one of them. The panel
+plugin ` + grafana.MatrixPanelID + `, which write makes, draws the two matrices; with --tables
+they are tables.`,
 	}
 	cmd.AddCommand(newDashboardsWriteCommand(), newDashboardsPushCommand())
 	return cmd

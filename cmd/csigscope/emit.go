@@ -32,7 +32,7 @@ host_speed, uplink_speed (which sets the oversubscription), format (wide: locato
 compact: 7 bits), profile, encap, tag_every and ack_every (-1: never), packets (stop after so many
 captured ones), capture_untagged (true: taps also write packets without tag and reflection, which
 judging a device that strips tags needs), classic, compress (gzip or zstd), and counters (patterns
-such as leaf3 or leaf3:up*). --dump leaves out keys without a value, such as these last four.`
+such as leaf3 or leaf3:up*). --dump leaves out keys without a value, such as counters.`
 
 // add adds the flags; when completes the help of --scenario.
 func (f *scenarioFlags) add(flags *pflag.FlagSet, name, when string) {

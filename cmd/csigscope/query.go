@@ -44,7 +44,7 @@ as in CSV: --src '"rack1,2"'.`,
   csigscope query topology --src rack1 --dst rack2               # the paths of a pair
   csigscope query findings --severity error
   csigscope query taps
-  csigscope query forget host7/eth0/0                            # nobody waits for it any more
+  csigscope query forget host7/eth0/0                            # it is no longer expected
   csigscope query path --src rack1 --dst rack2
   csigscope query export -o parquet --out cells.parquet
   csigscope query cells --server http://127.0.0.1:9465           # the last window of a collector
@@ -326,10 +326,10 @@ func newQueryForget() *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
 		Use:   "forget [PRODUCER...]",
-		Short: "List live producers, or wait no longer for some of them",
-		Long: `Without a name, forget lists the producers that started or wrote in the last day, live taps and
-streams of exporters (host7/eth0/0: exporter, interface, ring), and those that are forgotten. last
-is the minute of the last rows, and empty if there are none in the last day.
+		Short: "List live producers, or stop expecting some of them",
+		Long: `Without a name, forget lists the producers that started or wrote in the last day (live taps, and
+streams of exporters such as host7/eth0/0: exporter, interface, ring), and those that are forgotten.
+last is the minute of the last rows, and empty if there are none in the last day.
 
 With names, forget makes all collectors stop expecting these producers within a minute, even if the
 configuration or the fabric file names them, until they start or write again. One that goes on

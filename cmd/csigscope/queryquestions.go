@@ -123,16 +123,16 @@ func newQueryVerdict() *cobra.Command {
 	var f questionFlags
 	cmd := f.command("verdict", "Where the fabric chokes, in words", answers.Verdict, "top", "windows")
 	cmd.Long = `verdict merges all signals and says which places limit the cells of the range, those with the most
-heavy observations first. If at least half of the uplinks of a device, or of the links into it, are
-loaded, verdict names them together as one place. A place that is congested at the end of the range
-has "since"; others have the times between which they were congested: "on and off" if nothing was
-heavy there for a while in between. If nothing was congested, verdict says how much was observed and
-judged, and calls the fabric healthy only if all expected taps sent data. A store expects the taps
-with rows in the range, and live ones that wrote in the day before its end; csigscope report also
-expects those of the fabric file. -o json has everything about a place, with its cells and the worst
-value of each signal. A collector answers about the windows in its memory, the last minute. With
--o wide and csv, a statement has several rows: the n-th one has its n-th signal and its n-th
-cell, which have nothing to do with each other; the other columns repeat.`
+heavy observations first. If many heavy observations name at least half of the uplinks of a device,
+or of the links into it, verdict names these ports together as one place. A place that is congested
+at the end of the range has "since"; others have the times between which they were congested: "on
+and off" if nothing was heavy there for a while in between. If nothing was congested, verdict says
+how much was observed and judged, and calls the fabric healthy only if all expected taps sent data.
+A store expects the taps with rows in the range, and live ones that wrote in the day before its end;
+csigscope report also expects those of the fabric file. -o json has everything about a place, with
+its cells and the worst value of each signal. A collector answers about the windows in its memory,
+the last minute. With -o wide and csv, a statement has several rows: the n-th one has its n-th
+signal and its n-th cell, which have nothing to do with each other; the other columns repeat.`
 	cmd.Example = `  csigscope query verdict
   csigscope query verdict --since 15m
   csigscope query verdict --server http://127.0.0.1:9465 --windows 10 -o json`
@@ -232,9 +232,9 @@ func newQueryFlows() *cobra.Command {
 		"signal", "src", "dst", "location", "link", "window", "windows", "top")
 	cmd.Long = `flows lists the flows with the most heavy observations, and the location that most of these
 observations name. The row of a flow counts only its heavy observations. All other observations
-are in rows "others": one for each cell of a listed flow, and one in the group overflow for the
-remaining cells. The rows add up to all observations; only min and max of "others" are those of the
-whole cells.
+are in rows "others": one for each cell, from the windows that store a flow of it, and one in the
+group overflow for the rest. The rows add up to all observations; only min and max of "others" are
+those of the whole cells.
 
 Each window of 1 s or 1 min stores the worst flows of each signal and kind (flows: {top: 100} in the
 configuration; 0 for none). Their numbers are exact up to flows: {budget: 4096} flows in a window,
@@ -492,6 +492,7 @@ standard error.`,
 	cells.addEnds(cmd)
 	addState(cmd)
 	addWindows(cmd, 1)
+	cmd.Flags().Lookup("windows").Usage = "number of last windows that decide the location of a cell: with more, it moves later and less often"
 	cmd.Flags().StringSlice("link", nil, "only cells that one of these `PORTS` may limit, now or earlier")
 	followWith(cmd, "changes, not counting the present state", func(c *client.Client, count int) error {
 		values := flagValues(cmd, "signal", "windows", "src", "dst", "link", "state")

@@ -40,12 +40,14 @@ const metricsReference = `
 ## Metrics
 
 Prometheus reads these metrics at /metrics; each command serves some of them. The number of
-labels is bounded: reasons are fixed sets, the first 256 taps, producers and exporters have a
-name of their own and the rest is "other", and only the worst locations are there.
+time series is bounded: reasons are fixed sets, the first 256 taps, producers and exporters have a
+name of their own and the rest is "other", and only the worst locations are there. The label source
+is tag or reflection.
 /metrics also has the usual metrics of the Go runtime and of the process.
 
-A *block* holds the rows of one closed window of a tap (a block of a ring is a part of its memory). *Live
-windows* are those in memory. The glossary (aggregate/README.md) has the other words.
+A *block* holds the rows of one closed window of a tap (a block of a ring is a part of its memory). An *item*
+is what a collector acknowledges to an exporter: a block, a batch of observations from a transport, or a record
+about a stream. *Live windows* are those in memory. The glossary (aggregate/README.md) has the other words.
 
 `
 

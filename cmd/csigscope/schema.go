@@ -66,8 +66,9 @@ func newSchemaPrint() *cobra.Command {
 
 With --cluster they are those that schema migrate runs on each server of a cluster, whose
 servers define the macros {shard} and {replica}: replicated tables, and distributed ones
-that read the partials and flows of all shards. All rows of one run of a producer are on the
-shard that the table shards names; csigscope writes them to its *_local tables.`,
+that read the partials and flows of all shards. All rows of an incarnation (a producer from its
+start to its end in one process) are on the shard that the table shards names; csigscope writes
+them to its *_local tables.`,
 		Example: "  csigscope schema print --database csigscope | less",
 		Args:    noArgs,
 	}
@@ -146,7 +147,8 @@ func newSchemaVerify() *cobra.Command {
 fine rows to no more than 1 s rows (if the run is done and neither has expired), observations that
 taps counted as stored are there or in gaps, the numbers of each row fit together, no two records
 have the same identity, and the run, the configuration, the groups and the location of each row are
-known. verify reads every row, in pieces of a day or less.
+known. A run is one replay of a capture, or one process that captures. verify reads every row, in
+pieces of a day or less.
 
 Rows of the kind "info" are no faults: runs that a later one superseded, rows that were written
 more than once and count once, lost rows that are in gaps. The exit code is 3 if there are faults.`,

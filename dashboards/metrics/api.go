@@ -87,9 +87,9 @@ type HTTP struct {
 // NewHTTP returns counters for Count.
 func NewHTTP() *HTTP {
 	h := new(HTTP)
-	requests := h.c.counter("http_requests_total", "Requests that were answered, by status.", "code")
-	duration := h.c.add(Histogram, "http_request_duration_seconds", "How long answers took.", nil)
-	flying := h.c.gauge("http_requests_in_flight", "Requests that are being answered.")
+	requests := h.c.counter("http_requests_total", "Requests to the page and the API of query serve that were answered, by status.", "code")
+	duration := h.c.add(Histogram, "http_request_duration_seconds", "How long answers to these requests took.", nil)
+	flying := h.c.gauge("http_requests_in_flight", "Requests to the page and the API of query serve that are being answered.")
 	h.requests = prometheus.NewCounterVec(prometheus.CounterOpts{Name: requests.Name, Help: requests.Help}, requests.Labels)
 	h.duration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: duration.Name, Help: duration.Help, Buckets: []float64{0.01, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30},

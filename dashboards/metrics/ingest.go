@@ -54,7 +54,7 @@ func NewIngest(read func() Ingest) *Collector {
 	}{
 		{c.counter("exporter_requests_total", "Requests of the exporter.", "exporter"), func(e *Exporter) *uint64 { return &e.Requests }},
 		{c.counter("exporter_bytes_total", "Bytes of its requests, as they came over the network.", "exporter"), func(e *Exporter) *uint64 { return &e.Bytes }},
-		{c.counter("exporter_items_total", "Blocks and batches taken from the exporter.", "exporter"), func(e *Exporter) *uint64 { return &e.Items }},
+		{c.counter("exporter_items_total", "Items taken from the exporter.", "exporter"), func(e *Exporter) *uint64 { return &e.Items }},
 		{c.counter("exporter_rows_total", "Rows taken from the exporter.", "exporter"), func(e *Exporter) *uint64 { return &e.Rows }},
 		{c.counter("exporter_observations_total", "Observations in the blocks and batches taken from the exporter: those of blocks once for each length of windows.", "exporter"), func(e *Exporter) *uint64 { return &e.Observations }},
 		{c.counter("exporter_overflow_observations_total", "Observations in overflow rows, because the exporter's key limit was spent.", "exporter"), func(e *Exporter) *uint64 { return &e.Overflowed }},
@@ -175,14 +175,14 @@ func NewPeers(read func() Peers) *Collector {
 	c := new(Collector)
 	up := c.gauge("peer_up", "0 if the peer did not answer the last request, else 1. A refusal of windows is an answer, one of the credential is not.", "peer")
 	blocks := c.counter("peer_sent_blocks_total", "Blocks of closed windows that the peer took.", "peer")
-	rows := c.counter("peer_sent_rows_total", "Rows in them.", "peer")
+	rows := c.counter("peer_sent_rows_total", "Rows in the blocks that the peer took.", "peer")
 	size := c.counter("peer_sent_bytes_total", "Bytes of the requests that the peer answered, before compression.", "peer")
 	waiting := c.gauge("peer_waiting_bytes", "Bytes of blocks that wait for the peer.", "peer")
 	dropped := c.counter("peer_dropped_blocks_total", "Blocks that the peer never got: the store has them, the live windows of the peer lack them.", "peer", "reason")
 	provisional := c.counter("peer_provisional_total", "Provisional rows for the peer, in parts of producers, by result: sent, or the reason for a drop.", "peer", "result")
 	last := c.gauge("peer_last_seen_timestamp_seconds", "Time of the last request of a peer that shares its windows with this collector.", "peer")
 	came := c.counter("peer_received_blocks_total", "Blocks of closed windows that came from the peer.", "peer")
-	cameRows := c.counter("peer_received_rows_total", "Rows in them.", "peer")
+	cameRows := c.counter("peer_received_rows_total", "Rows in the blocks that came from the peer.", "peer")
 	refused := c.counter("peer_refused_total", "Requests and blocks of the peer that were refused.", "peer", "reason")
 	c.read = func(to emit) {
 		p := read()
@@ -232,7 +232,7 @@ func NewSpool(read func() Spool) *Collector {
 	c.gauge("spool_items_waiting", "Items that the collector has not acknowledged.", func(s *Spool) float64 { return float64(s.Waiting) })
 	c.gauge("spool_age_seconds", "Age of the oldest waiting item, 0 if none waits.", func(s *Spool) float64 { return s.Age.Seconds() })
 	c.counter("spool_items_total", "Items that the collector has acknowledged.", func(s *Spool) float64 { return float64(s.Sent) })
-	c.counter("spool_retries_total", "Retries.", func(s *Spool) float64 { return float64(s.Retries) })
+	c.counter("spool_retries_total", "Requests to the collector that failed: they are repeated.", func(s *Spool) float64 { return float64(s.Retries) })
 	c.counters("spool_items_lost_total", "Items given up.", "reason", func(s *Spool) map[string]uint64 { return s.Lost })
 	c.counters("spool_provisional_total", "Provisional rows beside the spool, in parts of producers, by result: sent, or the reason for a drop.", "result", func(s *Spool) map[string]uint64 { return s.Provisional })
 	return c.Collector

@@ -103,7 +103,7 @@ func NewProducers(now func() time.Time, read func() []Producer) *Collector {
 // NewFabric exports how often a memory bound made an answer coarser.
 func NewFabric(read func() fabric.Counts) *Collector {
 	c := of(read)
-	c.counters("fabric_fallbacks_total", "Sets, contradictions, paths and groups that became coarser at a bound on memory.", "kind", func(s *fabric.Counts) map[string]uint64 {
+	c.counters("fabric_fallbacks_total", "Times that a bound on memory made a result coarser: for sets, locators off the path (off_path), paths, evidence for the path of a flow (way) and groups.", "kind", func(s *fabric.Counts) map[string]uint64 {
 		return map[string]uint64{"set": s.SetFallbacks, "off_path": s.OffPathFallbacks, "path": s.PathFallbacks, "way": s.Ways.Refused, "group": s.GroupFallbacks}
 	})
 	c.counter("fabric_groups_forgotten_total", "Idle prefixes of addresses that were forgotten for others, without groups in a fabric file.", func(s *fabric.Counts) float64 { return float64(s.GroupsForgotten) })
@@ -179,7 +179,7 @@ func NewStore(read func() store.WriterStatus) *Collector {
 	c := of(read)
 	c.counter("store_rows_total", "Rows that the server has taken.", func(s *store.WriterStatus) float64 { return float64(s.Rows) })
 	c.counter("store_batches_total", "Batches that the server has taken.", func(s *store.WriterStatus) float64 { return float64(s.Batches) })
-	c.counter("store_retries_total", "Retries, and batches that the server had lost.", func(s *store.WriterStatus) float64 { return float64(s.Retries) })
+	c.counter("store_retries_total", "Attempts to send again after an error, and batches sent again because the server had lost them.", func(s *store.WriterStatus) float64 { return float64(s.Retries) })
 	c.counter("store_throttled_total", "Times that the server had so many parts to merge that it took no rows.", func(s *store.WriterStatus) float64 { return float64(s.Throttled) })
 	c.counters("store_rows_lost_total", "Rows given up: to a full or failing disk, to damage, to a server that will never take them, or in memory without an outbox.", "reason", func(s *store.WriterStatus) map[string]uint64 {
 		by := make(map[string]uint64, len(s.LostBy))

@@ -56,7 +56,7 @@ func (c *Peers) check() error {
 // Ingest configures which exporters may send, how they authenticate, and their limits.
 type Ingest struct {
 	Listen    Address        `yaml:"listen,omitempty" help:"address that exporters send to, such as 127.0.0.1:4319; needs tokens, an authority or anonymous in the section collect.ingest, and beyond loopback TLS too"`
-	TLS       TLS            `yaml:"tls,omitempty" help:"ca is the authority of the certificates of exporters and peers, whose name is the first URI in them, else the first DNS name, else the common name; cert needs serverAuth if it has extendedKeyUsage"`
+	TLS       TLS            `yaml:"tls,omitempty" help:"ca is the authority of the certificates of exporters and peers; the name of an exporter or a peer is the first URI in its certificate, else the first DNS name, else the common name; cert needs serverAuth if it has extendedKeyUsage"`
 	Tokens    string         `yaml:"tokens,omitempty" unit:"file" help:"file of lines NAME: SHA256-OF-THE-TOKEN [EXPIRES], which is read again when it changes. A name may have several lines, such as an old token and a new one"`
 	Anonymous string         `yaml:"anonymous,omitempty" help:"name of exporters without a credential: for loopback"`
 	Exporters []Exporter     `yaml:"exporters,omitempty" default:"all; required with tls.ca" help:"exporters that may send; the first entry that matches a name applies, and limits that it lacks are those of collect.ingest.limits. Exporters with a token or a full name here are expected: an alert reports those that never send"`
@@ -73,7 +73,7 @@ type Exporter struct {
 // ExporterLimits bounds each exporter, and their number.
 type ExporterLimits struct {
 	Limits    `yaml:",inline"`
-	Exporters Quantity `yaml:"exporters,omitempty" default:"4096" help:"exporters that are remembered"`
+	Exporters Quantity `yaml:"exporters,omitempty" default:"4096" help:"maximum number of exporters; a further one takes the place of an idle one, or else is refused"`
 }
 
 // Limits bounds one exporter; see remote.Limits for the defaults.
@@ -145,7 +145,7 @@ type API struct {
 	Anonymous  Choice[anonymousRoles] `yaml:"anonymous,omitempty" default:"read where nobody has a credential, else none" help:"role of clients without a credential"`
 	Origins    []string               `yaml:"origins,omitempty,flow" unit:"URL" help:"web sites whose scripts may ask, such as https://te.example"`
 	Limits     APILimits              `yaml:"limits" help:"limits of each client"`
-	AnswerTime Duration               `yaml:"answer_time" range:"1s..1m" help:"time that one answer may take; store: {limits: {time}} bounds each query of the store within it. Exported tables may take 15 s longer"`
+	AnswerTime Duration               `yaml:"answer_time" range:"1s..1m" help:"time that one answer may take; store.limits.time bounds each of its queries of the store. Exported tables may take 15 s longer"`
 }
 
 // APILimits bounds each client; see edge.Limits.

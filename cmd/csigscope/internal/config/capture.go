@@ -35,7 +35,7 @@ type Capture struct {
 // Collect holds the keys of collect.
 type Collect struct {
 	Capture `yaml:",inline"`
-	MaxAge  Duration `yaml:"max_age" range:"1s..1m" help:"live answers have no data of a cell, a tap or an exporter that was silent for this long; rounded down to whole windows, of 1s or shorter"`
+	MaxAge  Duration `yaml:"max_age" range:"1s..1m" help:"live answers have no data of a cell, a tap or an exporter that was silent for this long, rounded down to whole windows"`
 	Mirrors []Mirror `yaml:"mirrors,omitempty" help:"addresses that switches send mirrored frames to; each session that arrives there is a tap of its own, NAME/SWITCH/SESSION"`
 	Ingest  Ingest   `yaml:"ingest,omitempty"`
 	Peers   Peers    `yaml:"peers,omitempty"`
@@ -44,7 +44,7 @@ type Collect struct {
 // Export holds the keys of export.
 type Export struct {
 	Capture     `yaml:",inline"`
-	Collectors  []string `yaml:"collectors,omitempty,flow" unit:"URL" help:"URLs of collectors, separated by commas: the exporter starts with the first, and stays with it until a request fails; then it goes on to the next, and after the last to the first again"`
+	Collectors  []string `yaml:"collectors,omitempty,flow" unit:"URL" help:"URLs of collectors (in the flag separated by commas): the exporter starts with the first, and stays with it until a request fails; then it goes on to the next, and after the last to the first again"`
 	Credentials `yaml:",inline"`
 	Spool       Spool `yaml:"spool"`
 }
@@ -52,7 +52,7 @@ type Export struct {
 // Spool is the place where windows wait on disk for a collector.
 type Spool struct {
 	Dir  string `yaml:"dir,omitempty" unit:"folder" default:"in the user's data folder" help:"folder in which windows wait on disk for a collector"`
-	Size Bytes  `yaml:"size" range:"1MiB.." help:"largest size of the spool; when it is full, the oldest windows give way"`
+	Size Bytes  `yaml:"size" range:"1MiB.." help:"largest size of the spool; when it is full, the oldest windows are dropped"`
 }
 
 func defaultCollect() Collect {
@@ -208,15 +208,15 @@ type Tap struct {
 	Interface   Text               `yaml:"interface" help:"name of the network interface; required"`
 	Name        Text               `yaml:"name,omitempty" default:"the name of the interface" help:"name of the tap, as in the fabric file"`
 	Place       Place              `yaml:"place,omitempty" default:"from the section taps, else from the fabric file, else from --place" help:"position of the tap on the path of packets; only receiver taps enter the heatmaps"`
-	Weight      Quantity           `yaml:"weight,omitempty" range:"1..1073741824" default:"as place, else 1" help:"packets that one captured packet stands for"`
-	Rings       Quantity           `yaml:"rings,omitempty" range:"1..256" default:"1" help:"cores that share the frames"`
+	Weight      Quantity           `yaml:"weight,omitempty" range:"1..1073741824" default:"from the section taps, else from the fabric file, else 1" help:"packets that one captured packet stands for"`
+	Rings       Quantity           `yaml:"rings,omitempty" range:"1..256" default:"1" help:"rings that share the frames, so that as many cores read them"`
 	Blocks      Quantity           `yaml:"blocks,omitempty" range:"2.." default:"256" help:"blocks of 256KiB in each ring, which hold frames while the pipeline is slow"`
 	Promiscuous bool               `yaml:"promiscuous,omitempty" help:"capture frames that are addressed to others"`
 	Direction   Choice[directions] `yaml:"direction,omitempty" default:"in" help:"both also captures packets that this host sends"`
 	Snap        Quantity           `yaml:"snap,omitempty" default:"the bytes that decoding needs" help:"bytes of a frame to keep"`
 	Timestamps  Choice[stamps]     `yaml:"timestamps,omitempty" default:"auto" help:"clock of the frames' times"`
 	Unfiltered  bool               `yaml:"unfiltered,omitempty" help:"capture and count frames without CSIG as well, which the kernel drops otherwise"`
-	Mirrors     decode.Mirrors     `yaml:"mirrors,omitempty,flow" unit:"list" default:"as place, else none" help:"kinds of mirror sessions to unwrap, such as [erspan]; tags in other sessions are orphans, since anybody can send them"`
+	Mirrors     decode.Mirrors     `yaml:"mirrors,omitempty,flow" unit:"list" default:"from the section taps, else from the fabric file, else from --mirrors" help:"kinds of mirror sessions to unwrap, such as [erspan]; tags in other sessions are orphans, since anybody can send them"`
 }
 
 // TapName returns the name of the tap, or else of its interface.
@@ -257,9 +257,9 @@ type Mirror struct {
 	Listen      Text                     `yaml:"listen" help:"IP:PORT for vxlan and tzsp; IP for erspan and gretap, which takes CAP_NET_RAW; required"`
 	Kind        Choice[mirrorKinds]      `yaml:"kind" help:"encapsulation; required"`
 	Name        Text                     `yaml:"name,omitempty" default:"the kind and the address" help:"name of the tap"`
-	Place       Place                    `yaml:"place,omitempty" default:"as of a tap" help:"place of sessions that have none of their own"`
-	Weight      Quantity                 `yaml:"weight,omitempty" range:"1..1073741824" default:"as of a tap" help:"packets that one mirrored packet stands for"`
-	Buffer      Bytes                    `yaml:"buffer,omitempty" range:"..1GiB" default:"64MiB" help:"packets that wait in the kernel"`
+	Place       Place                    `yaml:"place,omitempty" default:"as for a tap" help:"place of sessions that have none of their own"`
+	Weight      Quantity                 `yaml:"weight,omitempty" range:"1..1073741824" default:"as for a tap" help:"packets that one mirrored packet stands for"`
+	Buffer      Bytes                    `yaml:"buffer,omitempty" range:"..1GiB" default:"64MiB" help:"memory for packets that wait in the kernel"`
 	Clock       Choice[clocks]           `yaml:"clock,omitempty" default:"collector" help:"clock of the frames' times; switch takes the times that ERSPAN III carries, unless they are in no known unit or more than a minute off"`
 	Sessions    map[string]MirrorSession `yaml:"sessions,omitempty" help:"sessions by SESSION, SWITCH or SWITCH/SESSION, such as 77, 192.0.2.1 or 192.0.2.1/77"`
 	MaxSessions Quantity                 `yaml:"max_sessions,omitempty" range:"1..1024" default:"64" help:"sessions that are taps of their own; further ones count together"`

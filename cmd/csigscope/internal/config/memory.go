@@ -174,7 +174,7 @@ func (m *Memory) MaxSeries(c *Config, use MemoryUse) (int, error) {
 		return min(most, window.DefaultMaxSeries), nil
 	}
 	if wanted == 0 || wanted > most {
-		return 0, fmt.Errorf("memory: the %s of open windows have room for %d series in each of %g streams: take fewer taps, rings or sessions, lower windows.max_keys, or raise memory_limit and start again",
+		return 0, fmt.Errorf("memory: the %s of open windows have room for %d keys in each of %g streams: take fewer taps, rings or sessions, lower windows.max_keys, or raise memory_limit and start again",
 			mib(m.Windows), most, n)
 	}
 	return wanted, nil

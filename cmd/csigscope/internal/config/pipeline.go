@@ -42,9 +42,9 @@ func (c *Decode) Decoder(domain *csig.Domain) (d decode.Config, err error) {
 
 // Windows configures the windows over which observations are aggregated.
 type Windows struct {
-	Resolutions     []Duration `yaml:"resolutions,flow" help:"lengths of windows, each a whole part of the next; below 1s at most one, of at least 100us; from 10ms on, collect --api-listen serves its windows too"`
+	Resolutions     []Duration `yaml:"resolutions,flow" help:"lengths of windows, each a whole part of the next; below 1s at most one, of at least 100us; if it is at least 10ms, collect --api-listen serves its windows too"`
 	FineHeavyOnly   bool       `yaml:"fine_heavy_only" help:"keep rows below 1s only where something was heavy"`
-	MaxKeys         Quantity   `yaml:"max_keys,omitempty" range:"1..2097152" default:"1048576, fewer under a memory limit" help:"series that each stream of a tap counts at a time; a row adds up one or several of them. Observations of further series go to overflow rows, which keep totals exact"`
+	MaxKeys         Quantity   `yaml:"max_keys,omitempty" range:"1..2097152" default:"1048576, fewer under a memory limit" help:"keys (combinations of source, destination, signal, kind, tag layout and location) that each stream of a tap counts at a time; untouched and trimmed observations have keys of their own. Observations of further keys go to overflow rows, which keep totals exact"`
 	LocateUntouched bool       `yaml:"locate_untouched" help:"use locator metadata where S is the initial value: for fabrics whose first hop may write that value"`
 	UDPRepeat       Duration   `yaml:"udp_repeat" range:"0s..1m" help:"a reflection over UDP, without an acknowledgement number, is a repeat if the last one of its flow and signal that counted has the same fields and is less than this time away; 0s counts all"`
 }
@@ -104,7 +104,7 @@ func (c *Windows) check() error {
 // Flows configures the number of named flows in windows.
 type Flows struct {
 	Top    int      `yaml:"top" range:"0..10000" help:"flows that a window names for each signal and kind; 0 names none"`
-	Budget Quantity `yaml:"budget,omitempty" default:"4 times top, at least 4096" help:"flows that are remembered to find them; at least top and 2"`
+	Budget Quantity `yaml:"budget,omitempty" default:"4 times top, at least 4096" help:"flows that a window counts to find the top ones; at least top and 2"`
 }
 
 // limits returns the limits for shards, including the default budget.
@@ -122,7 +122,7 @@ func (c *Flows) check() error {
 // Findings configures detection during aggregation.
 type Findings struct {
 	Detect  bool     `yaml:"detect" help:"look for violations of the protocol and the configuration in packets and windows, and store them"`
-	Senders []Prefix `yaml:"senders,omitempty,flow" default:"all" help:"hosts that may send tags"`
+	Senders []Prefix `yaml:"senders,omitempty,flow" default:"all" help:"prefixes of the hosts that may send tags"`
 }
 
 // Prefixes returns the senders; none if all hosts may send.
