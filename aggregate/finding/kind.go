@@ -172,7 +172,7 @@ var kinds = [NumKinds]kindInfo{
 		"swapped-locators", Error, "observations", "section 5.5.1",
 		"two ports of a device that write each other's locator metadata", "3 flows whose values name ports that lie on no common path; once the two ports are exchanged, 9 of 10 do, and at most a tenth as many other flows contradict it", "both ports",
 		"the fabric file, or the cabling, has the two exchanged",
-		"windows: flows of 20 s (`flows: top`)",
+		"windows: the flows of 10 s (`flows: top`), twice in a row",
 	},
 	TypeChanged: {
 		"type-changed", Error, "observations", "section 4.4.2",
