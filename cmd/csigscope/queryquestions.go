@@ -451,8 +451,8 @@ true once only late packets may change the window (collect.lateness of the confi
 is true if the window was already on disk when it was listed.
 
 --resolution follows windows below 1 s, if windows.resolutions of the collector's configuration has
-that length. They hold only cells with heavy observations, with the states that windows of
-1 s give them.`,
+that length. They hold only cells with heavy observations, unless windows.fine_heavy_only is false,
+with the states that windows of 1 s give them.`,
 		Example: `  csigscope query watch --server http://127.0.0.1:9465
   csigscope query watch --server http://127.0.0.1:9465 --resolution 100ms
   csigscope query watch --server http://127.0.0.1:9465 --signal max_delay --state congested -o ndjson`,

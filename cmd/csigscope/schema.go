@@ -186,11 +186,11 @@ func newSchemaTrim() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trim --max-disk SIZE",
 		Short: "Delete the oldest windows until a database fits its disk budget",
-		Long: `Delete the oldest windows until a database takes no more disk than its budget: fine windows by the
-hour first, then 1 s windows with their flows by the day, then by the month the flows of 1 min
-windows and the rows of taps and findings; never 1 min windows. All tables count. trim prints
-each deletion and records it in the table gaps, so that "schema verify" still compares the rows
-that are left with the counts of taps. The budget of the configuration file (store: max_disk) is the
+		Long: `Delete the oldest windows until a database, with all of its tables, takes no more disk than its
+budget: first fine windows, an hour at a time; then 1 s windows with their flows, a day at a time;
+then flows of 1 min windows, and rows of taps and findings, a month at a time. 1 min windows are
+never deleted. trim prints each deletion and records it in the table gaps, so that "schema verify"
+still compares the rows that are left with the counts of taps. The budget of the configuration file (store: max_disk) is the
 default; query serve, demo, replay and collect keep the database within it while they run.`,
 		Example: "  csigscope schema trim --max-disk 50GB",
 		Args:    noArgs,
