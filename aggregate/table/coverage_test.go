@@ -133,7 +133,7 @@ func TestNeverSpoke(t *testing.T) {
 	clocked(t, table.MemoryOptions{}, func(m *table.Memory, start int) {
 		never := table.Producer{ID: 9, Name: "eth9"}
 		m.Expect([]table.Producer{{ID: 2, Name: "eth0"}, never}, nil)
-		if c := m.State().Coverage; c.Expected != 2 || c.Present() != 0 || m.State().Revision != 0 {
+		if c := m.State().Coverage; c.Expected != 2 || c.Present() != 0 || m.State().Revision != 1 {
 			t.Errorf("before the first window: %d of %d", c.Present(), c.Expected)
 		}
 		for i := range 80 {

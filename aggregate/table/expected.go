@@ -29,7 +29,7 @@ const (
 // Expect replaces the list of the producers that should write; it uses the first 4096. The expected
 // producers are these, and for a day all that wrote, except the forgotten ones. A forgotten
 // producer counts again as soon as it writes. States include the change from the next revision on,
-// or at once if there is no window yet.
+// which there is at once if there is no window yet.
 func (m *Memory) Expect(list []Producer, forgotten []uint64) {
 	expected := make(map[uint64]string, min(len(list), maxProducers))
 	for _, p := range list[:min(len(list), maxProducers)] {
@@ -48,10 +48,15 @@ func (m *Memory) Expect(list []Producer, forgotten []uint64) {
 			delete(m.producers, id)
 		}
 	}
-	if last := m.state.Load(); len(last.Windows) == 0 {
-		s := *last // the same revision
-		s.Coverage, s.next = m.coverage(), make(chan struct{})
-		m.state.Store(&s)
+	last := m.state.Load()
+	if len(last.Windows) > 0 {
+		return
+	}
+	if c := m.coverage(); c.Expected != last.Coverage.Expected || !slices.Equal(c.Silent, last.Coverage.Silent) {
+		s := m.newState(last.Revision + 1)
+		s.Epoch, s.Coverage, s.durable = last.Epoch, c, last.durable
+		s.log = m.logged(last.log, s, nil)
+		m.state.Store(s)
 		close(last.next)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // become durable, another State of the same revision replaces it.
 type State struct {
 	Epoch      uint64 // of the memory: revisions of different epochs are not comparable
-	Revision   uint64 // 0 before the first window
+	Revision   uint64 // 0 before the first window and the first expected producer
 	Resolution time.Duration
 	Published  time.Time
 	// Windows are ascending. Those of a memory with a clock follow each other without a gap;

@@ -206,55 +206,55 @@ var changeCases = []struct {
 	want []string
 }{
 	{"onset and cleared", []act{{second: 0, a: quiet}, {second: 1, a: loaded}, {second: 2, a: loaded}, {second: 3, a: quiet}}, []string{
-		"2 onset rack1>rack2 congested since 1 leaf1:up1 0.5",
-		"4 cleared rack1>rack2 brief since 1 for 2s leaf1:up1",
+		"3 onset rack1>rack2 congested since 1 leaf1:up1 0.5",
+		"5 cleared rack1>rack2 brief since 1 for 2s leaf1:up1",
 	}},
 	{"between the shares", []act{
 		{second: 0, a: []seen{{1, 2, 1, 4, 100}}}, {second: 1, a: loaded}, {second: 2, a: []seen{{1, 2, 1, 4, 100}}}, {second: 3, a: []seen{{1, 2, 1, 2, 100}}}, {second: 4, a: []seen{{1, 2, 1, 1, 100}}},
 	}, []string{
-		"2 onset rack1>rack2 congested since 1 leaf1:up1 0.5",
-		"5 cleared rack1>rack2 brief since 1 for 3s leaf1:up1",
+		"3 onset rack1>rack2 congested since 1 leaf1:up1 0.5",
+		"6 cleared rack1>rack2 brief since 1 for 3s leaf1:up1",
 	}},
 	{"moved", []act{{second: 0, a: loaded}, {second: 1, a: []seen{{1, 2, 2, 50, 100}}}, {second: 2, a: []seen{{1, 2, 2, 60, 100}, {1, 2, 1, 40, 100}}}}, []string{
 		"initial onset rack1>rack2 congested since 0 leaf1:up1 0.5",
-		"2 moved rack1>rack2 congested since 0 leaf1:up1 -> leaf2:up2",
+		"3 moved rack1>rack2 congested since 0 leaf1:up1 -> leaf2:up2",
 	}},
 	{"moved in a window without rows", []act{{second: 0, a: append(others[:1:1], loaded...)}, {second: 1, a: others}, {second: 2, a: append(others[:1:1], seen{1, 2, 2, 50, 100})}}, []string{
 		"initial onset rack1>rack2 congested since 0 leaf1:up1 0.5",
-		"3 moved rack1>rack2 congested since 0 leaf1:up1 -> leaf2:up2",
+		"4 moved rack1>rack2 congested since 0 leaf1:up1 -> leaf2:up2",
 	}},
 	{"final as provisional", []act{{second: 0, a: quiet}, {second: 1, a: loaded, provisional: true}, {second: 1, a: loaded}, {second: 2, a: loaded, provisional: true}, {second: 2, a: quiet}}, []string{
-		"2 onset rack1>rack2 congested since 1 leaf1:up1 0.5",
-		"5 cleared rack1>rack2 brief since 1 for 1s leaf1:up1",
+		"3 onset rack1>rack2 congested since 1 leaf1:up1 0.5",
+		"6 cleared rack1>rack2 brief since 1 for 1s leaf1:up1",
 	}},
 	{"a tap of two", []act{
 		{second: 0, a: quiet, b: quiet}, {second: 1, a: loaded, b: loaded}, {second: 2, a: loaded}, {second: 3, a: quiet}, {second: 4, a: quiet}, {second: 5, a: quiet}, {second: 6, a: quiet, b: quiet},
 	}, []string{
-		"2 onset rack1>rack2 congested since 1 leaf1:up1 0.5",
-		"5 tap_lost eth1 3s",
-		"5 coverage_lost rack1>rack2 brief without eth1",
-		"5 cleared rack1>rack2 brief since 1 for 3s leaf1:up1 without eth1",
-		"7 tap_back eth1 5s",
-		"7 coverage_back rack1>rack2 brief",
+		"3 onset rack1>rack2 congested since 1 leaf1:up1 0.5",
+		"6 tap_lost eth1 3s",
+		"6 coverage_lost rack1>rack2 brief without eth1",
+		"6 cleared rack1>rack2 brief since 1 for 3s leaf1:up1 without eth1",
+		"8 tap_back eth1 5s",
+		"8 coverage_back rack1>rack2 brief",
 	}},
 	{"the only tap of a congested cell", []act{
 		{second: 0, a: others, b: loaded}, {second: 1, a: others}, {second: 2, a: others}, {second: 3, a: others}, {second: 5, a: others}, {second: 6, a: others, b: []seen{{1, 2, 2, 50, 100}}}, {second: 7, a: others, b: quiet},
 	}, []string{
 		"initial onset rack1>rack2 congested since 0 leaf1:up1 0.5",
-		"4 tap_lost eth1 3s",
-		"4 coverage_lost rack1>rack2 no_data since 0 leaf1:up1 without eth1",
-		"6 tap_back eth1 6s",
-		"6 coverage_back rack1>rack2 congested since 0 leaf2:up2",
-		"6 moved rack1>rack2 congested since 0 leaf1:up1 -> leaf2:up2",
-		"7 cleared rack1>rack2 brief since 0 for 7s leaf2:up2",
+		"5 tap_lost eth1 3s",
+		"5 coverage_lost rack1>rack2 no_data since 0 leaf1:up1 without eth1",
+		"7 tap_back eth1 6s",
+		"7 coverage_back rack1>rack2 congested since 0 leaf2:up2",
+		"7 moved rack1>rack2 congested since 0 leaf1:up1 -> leaf2:up2",
+		"8 cleared rack1>rack2 brief since 0 for 7s leaf2:up2",
 	}},
 	{"a tap that is forgotten", []act{
 		{second: 0, a: quiet, b: others}, {second: 1, a: quiet}, {second: 2, a: quiet}, {second: 3, a: quiet}, {second: 4, a: quiet, forget: []uint64{2}},
 	}, []string{
-		"4 tap_lost eth1 3s",
-		"4 coverage_lost rack2>rack1 no_data without eth1",
-		"5 tap_forgotten eth1 4s",
-		"5 coverage_back rack2>rack1 no_data",
+		"5 tap_lost eth1 3s",
+		"5 coverage_lost rack2>rack1 no_data without eth1",
+		"6 tap_forgotten eth1 4s",
+		"6 coverage_back rack2>rack1 no_data",
 	}},
 	{"a tap that never writes", []act{{second: 0, b: quiet}, {second: 1, b: quiet}}, []string{"initial tap_lost eth0"}},
 	{"the tap of a cell whose traffic has ended", []act{
@@ -268,17 +268,17 @@ var changeCases = []struct {
 		{second: 7, a: others, b: quiet},
 	}, []string{
 		"initial onset rack3>rack2 congested since 0 leaf1:up1 0.5",
-		"4 cleared rack3>rack2 no_data since 0 for 3s leaf1:up1",
-		"7 tap_lost eth1 3s",
-		"7 coverage_lost rack1>rack2 no_data without eth1",
-		"7 coverage_lost rack3>rack2 no_data without eth1",
-		"8 tap_back eth1 4s",
-		"8 coverage_back rack1>rack2 clear",
-		"8 coverage_back rack3>rack2 no_data",
+		"5 cleared rack3>rack2 no_data since 0 for 3s leaf1:up1",
+		"8 tap_lost eth1 3s",
+		"8 coverage_lost rack1>rack2 no_data without eth1",
+		"8 coverage_lost rack3>rack2 no_data without eth1",
+		"9 tap_back eth1 4s",
+		"9 coverage_back rack1>rack2 clear",
+		"9 coverage_back rack3>rack2 no_data",
 	}},
 	{"the traffic of a congested cell ends", []act{{second: 0, a: append(others[:1:1], loaded...)}, {second: 1, a: others}, {second: 2, a: others}, {second: 3, a: others}, {second: 4, a: others}}, []string{
 		"initial onset rack1>rack2 congested since 0 leaf1:up1 0.5",
-		"4 cleared rack1>rack2 no_data since 0 for 3s leaf1:up1",
+		"5 cleared rack1>rack2 no_data since 0 for 3s leaf1:up1",
 	}},
 }
 
@@ -390,9 +390,9 @@ func TestChangesFilter(t *testing.T) {
 	acts := []act{
 		{second: 0, a: quiet, b: others}, {second: 1, a: loaded, b: []seen{{2, 1, 3, 50, 100}}}, {second: 2, a: []seen{{1, 2, 2, 50, 100}}}, {second: 3, a: quiet}, {second: 4, a: quiet},
 	}
-	onset, other := "2 onset rack1>rack2 congested since 1 leaf1:up1 0.5", "2 onset rack2>rack1 congested since 1 leaf1:up3 0.5"
-	moved, cleared := "3 moved rack1>rack2 congested since 1 leaf1:up1 -> leaf2:up2", "4 cleared rack1>rack2 brief since 1 for 2s leaf2:up2"
-	tap, coverage := "5 tap_lost eth1 3s", "5 coverage_lost rack2>rack1 no_data since 1 leaf1:up3 without eth1"
+	onset, other := "3 onset rack1>rack2 congested since 1 leaf1:up1 0.5", "3 onset rack2>rack1 congested since 1 leaf1:up3 0.5"
+	moved, cleared := "4 moved rack1>rack2 congested since 1 leaf1:up1 -> leaf2:up2", "5 cleared rack1>rack2 brief since 1 for 2s leaf2:up2"
+	tap, coverage := "6 tap_lost eth1 3s", "6 coverage_lost rack2>rack1 no_data since 1 leaf1:up3 without eth1"
 	for parameters, want := range map[string][]string{
 		"":                         {onset, other, moved, cleared, tap, coverage},
 		"src=rack1":                {onset, moved, cleared, tap},

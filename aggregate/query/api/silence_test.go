@@ -3,10 +3,13 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/flow"
@@ -14,6 +17,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	csigdecode "github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -144,4 +148,33 @@ func TestVerdictWords(t *testing.T) {
 			t.Errorf("%s is %s", k, query.StatementKind(k-1))
 		}
 	}
+}
+
+// TestNeverHeard: before the first window, answers and streams say which producers are silent as soon as these are
+// expected.
+func TestNeverHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := begin
+		s := newClocked(t, table.MemoryOptions{Log: 16}, &now, tabletest.Names{Racks: 3})
+		f := follow(t, s, "heartbeat=60s")
+		tag := s.get(t, "/api/v1/verdict").Header().Get("ETag")
+		list := []table.Producer{{ID: 1, Name: "eth0"}, {ID: 2, Name: "eth1"}}
+		for n := range len(list) {
+			s.memory.Expect(list[:n+1], nil)
+			synctest.Wait()
+			w := s.get(t, "/api/v1/verdict", "If-None-Match", tag)
+			if v := read[wire.VerdictResponse](t, w); len(v.Notes) != 1 || !strings.Contains(v.Notes[0], list[n].Name) {
+				t.Errorf("%d are expected: %v", n+1, v)
+			}
+			tag = w.Header().Get("ETag")
+		}
+		s.memory.Expect(list, nil) // nothing new
+		if w := s.get(t, "/api/v1/verdict", "If-None-Match", tag); w.Code != http.StatusNotModified {
+			t.Errorf("the same are expected: %d", w.Code)
+		}
+		want := []string{"initial tap_lost eth0", "2 tap_lost eth1"}
+		if diff := cmp.Diff(want, lines(t, f.events(t))); diff != "" {
+			t.Errorf("changes (-want +got):\n%s", diff)
+		}
+	})
 }
