@@ -75,6 +75,22 @@ func TestPanicInCache(t *testing.T) {
 	}
 }
 
+// TestPanicInEvent: an event that panics while it is made takes no room from later ones.
+func TestPanicInEvent(t *testing.T) {
+	w := &subscription{api: &API{cache: newCache(1 << 20), sends: newSends(1000)}}
+	turn, err := w.api.sends.begin(t.Context(), "key", 1000, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = recovering(func() error {
+		_, err := w.share(turn, askedEvent{}, func() (*event, error) { panic("secret") }) // a defect in the computation
+		return err
+	})
+	if held := w.api.sends.held; err == nil || held != 0 {
+		t.Errorf("%d bytes are held after %v", held, err)
+	}
+}
+
 // TestMadeBounds: least recently used results are dropped, and nothing is counted twice.
 func TestMadeBounds(t *testing.T) {
 	m := newCache(10 << 10)

@@ -309,18 +309,19 @@ func (w *subscription) asks(ctx context.Context, of eventOf, windows []*table.Wi
 }
 
 // share makes an event once for all streams with the same filter, in a turn, which deliver ends.
-func (w *subscription) share(t *turn, key askedEvent, f func() (*event, error)) (*event, error) {
-	e, err := getOrCompute(w.api.cache, key, func() (*event, int, error) {
+func (w *subscription) share(t *turn, key askedEvent, f func() (*event, error)) (e *event, err error) {
+	defer func() {
+		if e == nil { // also after a panic
+			w.api.sends.end(t)
+		}
+	}()
+	return getOrCompute(w.api.cache, key, func() (*event, int, error) {
 		e, err := f()
 		if err != nil {
 			return nil, 0, err
 		}
 		return e, e.size() + sentBytes*len(e.chosen), nil
 	})
-	if err != nil {
-		w.api.sends.end(t)
-	}
-	return e, err
 }
 
 // deliverOwn sends an event that is for this reader only.
