@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"net/http/httptest"
@@ -88,6 +89,15 @@ func TestPanicInEvent(t *testing.T) {
 	})
 	if held := w.api.sends.held; err == nil || held != 0 {
 		t.Errorf("%d bytes are held after %v", held, err)
+	}
+}
+
+// TestPanicAhead: a result that panics while it is prepared does not end the process.
+func TestPanicAhead(t *testing.T) {
+	a := &API{Config: Config{Now: time.Now}}
+	a.lately.note("key", time.Now(), func(context.Context, *table.State) error { panic("secret") }) // a defect in the computation
+	if err := recovering(func() error { a.prepare(t.Context(), &table.State{}); return nil }); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -229,7 +229,7 @@ func (l *lately) wishes(now time.Time) (list []wish) {
 // prepare computes recently requested results. After a failure, the next request gets the error.
 func (a *API) prepare(ctx context.Context, s *table.State) {
 	for _, w := range a.lately.wishes(a.Now()) {
-		_ = w.make(ctx, s)
+		_ = recovering(func() error { return w.make(ctx, s) })
 	}
 }
 
