@@ -54,6 +54,9 @@ type Recent struct {
 	Length     int64 // of a window, ns
 	End        int64 // of the range, Unix ns
 	Windows    []aggregate.LocationWindow
+	// Lacking are the starts of windows of which a producer may still have rows. They end no congestion, which that
+	// producer may see.
+	Lacking map[int64]bool
 }
 
 // judged is the judgement of a location in one window.
@@ -75,6 +78,9 @@ func (r *Recent) judgements(at func(aggregate.LocationID) aggregate.LocationID) 
 	for i, start := range slices.Sorted(maps.Keys(starts)) {
 		starts[start] = i
 		below = append(below, judged{start, aggregate.Below})
+		if r.Lacking[start] {
+			below[i].judgement = aggregate.Undecided
+		}
 	}
 	sums := make(map[aggregate.LocationID][]aggregate.LocationStats)
 	for i := range r.Windows {
@@ -91,7 +97,11 @@ func (r *Recent) judgements(at func(aggregate.LocationID) aggregate.LocationID) 
 	for location, windows := range sums {
 		out[location] = slices.Clone(below)
 		for i, s := range windows {
-			if j := r.Thresholds.Judge(s.Observations, s.Samples, s.Heavy, s.Unjudged); j != aggregate.Unjudged || s.Unjudged > 0 {
+			j := r.Thresholds.Judge(s.Observations, s.Samples, s.Heavy, s.Unjudged)
+			if j&^aggregate.Loaded == aggregate.Below {
+				j = j&aggregate.Loaded | below[i].judgement
+			}
+			if j != aggregate.Unjudged || s.Unjudged > 0 {
 				out[location][i].judgement = j
 			}
 		}

@@ -199,6 +199,9 @@ func (w *Window) Completeness() float64 {
 	return min(float64(w.Producers)/float64(w.Coverage.Expected), 1)
 }
 
+// Lacks reports whether a present producer may still have rows of the window.
+func (w *Window) Lacks() bool { return len(w.lacking) > 0 }
+
 // Signals returns the signals that have values, ascending.
 func (w *Window) Signals() []csig.Signal {
 	list, _ := w.Memo.Get("signals", func() any { return w.Rows.Signals() }).([]csig.Signal)

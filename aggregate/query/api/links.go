@@ -140,7 +140,10 @@ func (on *scope) decidingLength() time.Duration {
 func (a *API) recent(ctx context.Context, s *table.State, on *scope, length time.Duration) (*query.Recent, error) {
 	r := &query.Recent{Thresholds: a.Thresholds, End: on.To.UnixNano()}
 	if s != nil {
-		r.Length, r.Windows = int64(s.Resolution), a.locationWindows(s, on.Signal)
+		r.Length, r.Windows, r.Lacking = int64(s.Resolution), a.locationWindows(s, on.Signal), make(map[int64]bool)
+		for _, w := range s.Windows {
+			r.Lacking[w.Start.UnixNano()] = w.Lacks()
+		}
 		return r, nil
 	}
 	q := on.Question

@@ -310,3 +310,32 @@ func TestSilentLink(t *testing.T) {
 		t.Errorf("20 s later: %v", l)
 	}
 }
+
+// TestLinkOfLateProducer: a window that still lacks the rows of a producer does not end the congestion of a link, which
+// that producer may see, in links and verdicts.
+func TestLinkOfLateProducer(t *testing.T) {
+	now := begin
+	s := newClocked(t, table.MemoryOptions{}, &now, tabletest.Names{Racks: 3})
+	announce := func(producer uint64, second int, list []seen, want wire.State) {
+		t.Helper()
+		s.memory.WriteProvisional((*aggregate.Provisional)(rows(producer, second, list)))
+		s.memory.Publish()
+		if second == 0 {
+			return
+		}
+		links := read[wire.LinksResponse](t, s.get(t, "/api/v1/links?windows=3&link=leaf1:up1")).Links
+		verdict := read[wire.VerdictResponse](t, s.get(t, "/api/v1/verdict?windows=3")).Statements
+		if len(links) != 1 || links[0].State != want || len(verdict) != 1 || verdict[0].State != want {
+			t.Errorf("second %d, producer %d: want %s: %v, %v", second, producer, want, links, verdict)
+		}
+	}
+	for second, list := range [][]seen{loaded, loaded, loaded, quiet} {
+		now = begin.Add(time.Duration(second+1) * time.Second)
+		announce(1, second, []seen{{2, 1, 3, 0, 100}}, wire.State_STATE_CONGESTED)
+		ends := wire.State_STATE_CONGESTED
+		if second == 3 {
+			ends = wire.State_STATE_BRIEF
+		}
+		announce(2, second, list, ends)
+	}
+}
