@@ -92,7 +92,7 @@ func (h *histories) judge(n int64, w *Window) {
 			total.Merge(&rows.list[at].value)
 		}
 		j := h.thresholds.Judge(total.Observations, total.Samples, total.Heavy, total.Unjudged)
-		if j&^aggregate.Loaded == aggregate.Below && one.Verdict(n, h.length).Sustained && w.Coverage.isWrittenBy(c.cell, w.lacking) {
+		if j&^aggregate.Loaded == aggregate.Below && one.Verdict(n, h.length).Sustained && w.LacksRowsOf(c.cell) {
 			j = j&aggregate.Loaded | aggregate.Undecided
 		}
 		one.Set(n, j)

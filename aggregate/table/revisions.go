@@ -202,6 +202,9 @@ func (w *Window) Completeness() float64 {
 // Lacks reports whether a present producer may still have rows of the window.
 func (w *Window) Lacks() bool { return len(w.lacking) > 0 }
 
+// LacksRowsOf reports whether such a producer has recently written the cell.
+func (w *Window) LacksRowsOf(k aggregate.CellKey) bool { return w.Coverage.isWrittenBy(k, w.lacking) }
+
 // Signals returns the signals that have values, ascending.
 func (w *Window) Signals() []csig.Signal {
 	list, _ := w.Memo.Get("signals", func() any { return w.Rows.Signals() }).([]csig.Signal)

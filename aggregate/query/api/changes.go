@@ -222,11 +222,12 @@ type cellStates struct {
 	state *table.State
 	view  *view
 	key   viewKey
+	upTo  map[int][]aggregate.CellStats // see cellsUpTo
 }
 
 func (a *API) cellStates(ctx context.Context, s *table.State, k viewKey) (*cellStates, error) {
 	v, err := a.view(ctx, s, k)
-	return &cellStates{s, v, k}, err
+	return &cellStates{s, v, k, make(map[int][]aggregate.CellStats)}, err
 }
 
 // condition is the part of a cell that changes depend on. The zero value is an unknown cell.
@@ -242,7 +243,7 @@ func (o *cellStates) at(i int) condition {
 	is := condition{cell: &o.view.cells[i], cover: &o.view.covers[i]}
 	is.verdict, is.state = is.cell.Verdict, is.cell.State
 	if is.cell.Observations == 0 {
-		is.verdict = o.state.Newest().Verdict(aggregate.CellKey{Src: is.cell.Src, Dst: is.cell.Dst, Signal: o.key.signal, Kind: is.cell.Kind})
+		is.verdict = o.state.Newest().Verdict(o.keyOf(is.cell))
 		if is.verdict.Sustained && o.state.Coverage.IsCurrent(is.cover) { // no row in these windows, but a recent one before them
 			is.state = aggregate.Congested
 		}
@@ -264,21 +265,56 @@ func (o *cellStates) held() (list []heldCell) {
 // maxLookBack bounds the windows searched for the location of a congested cell.
 const maxLookBack = 16
 
+func (o *cellStates) keyOf(c *aggregate.CellStats) aggregate.CellKey {
+	return aggregate.CellKey{Src: c.Src, Dst: c.Dst, Signal: o.key.signal, Kind: c.Kind}
+}
+
+// named returns the location that limits a cell among cells; ok is false if no observations of its kind name one.
+func named(cells []aggregate.CellStats, cell *aggregate.CellStats) (at aggregate.LocationID, ok bool) {
+	i, found := slices.BinarySearchFunc(cells, cell, func(c aggregate.CellStats, want *aggregate.CellStats) int {
+		return cmp.Or(cmp.Compare(c.Src, want.Src), cmp.Compare(c.Dst, want.Dst))
+	})
+	if !found || cells[i].Kind != cell.Kind || cells[i].ModeCount == 0 { // a window without its tags may have reflections
+		return aggregate.NoLocation, false
+	}
+	return cells[i].Mode, true
+}
+
+// cellsUpTo returns the cells that a view of the first n windows of the state has.
+func (o *cellStates) cellsUpTo(n int) []aggregate.CellStats {
+	if o.upTo[n] == nil {
+		earlier := *o.state
+		earlier.Windows = earlier.Windows[:n]
+		windows := earlier.Last(o.key.windows)
+		o.upTo[n] = table.Merge(windows).Without(earlier.Old(windows)).Cells(o.key.signal, nil)
+	}
+	return o.upTo[n]
+}
+
 // location is the location that limits a cell: if the windows of the view name none, the location
-// in the last window since the onset in which its kind of observations named one.
+// in the last window since the onset in which its kind of observations named one. The last windows do not count as
+// long as they lack rows of the cell: one of its producers may name another location than all of them.
 func (o *cellStates) location(is *condition) aggregate.LocationID {
-	if is.cell.ModeCount > 0 || !is.congested {
+	if !is.congested {
 		return is.cell.Mode
 	}
 	windows := o.state.Windows
+	whole := len(windows)
+	for whole > 0 && windows[whole-1].LacksRowsOf(o.keyOf(is.cell)) {
+		whole--
+	}
+	if whole > 0 && whole < len(windows) && windows[whole-1].Start.UnixNano() >= is.verdict.Since {
+		if at, ok := named(o.cellsUpTo(whole), is.cell); ok {
+			return at
+		}
+	}
+	if is.cell.ModeCount > 0 {
+		return is.cell.Mode
+	}
 	last := sort.Search(len(windows), func(i int) bool { return windows[i].Start.UnixNano() > is.cover.Newest }) - 1
 	for i := last; i >= 0 && i > last-maxLookBack && windows[i].Start.UnixNano() >= is.verdict.Since; i-- {
-		cells := windows[i].Cells(o.key.signal)
-		at, found := slices.BinarySearchFunc(cells, is.cell, func(c aggregate.CellStats, want *aggregate.CellStats) int {
-			return cmp.Or(cmp.Compare(c.Src, want.Src), cmp.Compare(c.Dst, want.Dst))
-		})
-		if found && cells[at].Kind == is.cell.Kind && cells[at].ModeCount > 0 { // a window without its tags may have reflections
-			return cells[at].Mode
+		if at, ok := named(windows[i].Cells(o.key.signal), is.cell); ok {
+			return at
 		}
 	}
 	return aggregate.NoLocation

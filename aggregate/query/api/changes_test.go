@@ -384,6 +384,34 @@ func TestChangesOfOneKind(t *testing.T) {
 	})
 }
 
+// TestChangesOfSeveral: a cell whose producers name different locations does not move back and forth while the rows of
+// one of them are missing.
+func TestChangesOfSeveral(t *testing.T) {
+	for _, windows := range []string{"1", "10"} {
+		synctest.Test(t, func(t *testing.T) {
+			now := begin
+			s := newClocked(t, table.MemoryOptions{Log: 16}, &now, tabletest.Names{Racks: 3})
+			f := follow(t, s, "windows="+windows)
+			for second := range 5 {
+				now = begin.Add(time.Duration(second+1) * time.Second)
+				for producer, ports := range [][]int{{1, 1, 1, 3, 3}, {2, 2, 2, 4, 4}} { // the second one has more heavy observations
+					b := rows(uint64(producer+1), second, []seen{{1, 2, ports[second], 30 + 10*producer, 100}})
+					s.memory.WriteProvisional((*aggregate.Provisional)(b))
+					s.memory.Publish()
+					synctest.Wait()
+				}
+			}
+			want := []string{"initial onset rack1>rack2 congested since 0 leaf1:up1 0.3", "2 moved rack1>rack2 congested since 0 leaf1:up1 -> leaf2:up2"}
+			if windows == "1" {
+				want = append(want, "8 moved rack1>rack2 congested since 0 leaf2:up2 -> leaf2:up4")
+			}
+			if diff := cmp.Diff(want, lines(t, f.events(t))); diff != "" {
+				t.Errorf("%s windows (-want +got):\n%s", windows, diff)
+			}
+		})
+	}
+}
+
 // TestChangesFilter: filters select changes of cells by their state and location before and
 // after, and never drop changes of producers.
 func TestChangesFilter(t *testing.T) {
