@@ -1,8 +1,10 @@
 package aggregate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math/bits"
 
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -190,30 +192,66 @@ func (h *History) End() int64 { return h.end }
 
 // Verdict returns the verdict at the start of window number end. Windows are length ns long.
 func (h *History) Verdict(end, length int64) Verdict {
-	v := Verdict{Silent: h.end > 0 && h.end <= end-Horizon}
-	if end == h.end && h.loaded == 0 { // the most common case: nothing was heavy
-		v.AnyJudged = h.judged > 0
-		return v
-	}
-	open := true                // no window below the clear share is later
+	s := h.Snapshot(end)
+	return s.Verdict(end, length)
+}
+
+// Snapshot is what a History says of the windows before a time. It has a fifth of a History's size and never changes.
+// The zero value is that of an empty History.
+type Snapshot struct {
+	last           int64                       // number of the window after the newest one
+	onsets         [(Horizon + 63) / 64]uint64 // bit i: window last-1-i has an onset, and none from it on is below the clear share
+	judged, loaded uint16                      // windows from the newest judged or loaded one to last; 0 for none
+}
+
+// Snapshot returns what the history says of the windows before window number end.
+func (h *History) Snapshot(end int64) Snapshot {
+	s := Snapshot{last: min(end, h.end)}
 	left := h.judged + h.loaded // the windows from n down have at most so many; at 0 they are empty
-	for n := min(end, h.end) - 1; n >= max(end-Horizon, h.end-Horizon, 0) && left > 0; n-- {
-		j := h.ring[n%Horizon]
+	open := true                // no window below the clear share is later
+	for n := s.last - 1; n >= max(h.end-Horizon, 0) && left > 0; n-- {
+		j, age := h.ring[n%Horizon], uint16(s.last-n)
 		if j&Loaded != 0 {
-			v.AnyLoaded = true
+			s.loaded = cmp.Or(s.loaded, age)
 			left--
 		}
 		if j &^= Loaded; j != Unjudged {
-			v.AnyJudged = true
+			s.judged = cmp.Or(s.judged, age)
 			left--
 		}
 		switch {
 		case j == Onset && open:
-			v.Sustained, v.Since, v.Lasted = true, n*length, (end-n)*length
+			s.onsets[(age-1)/64] |= 1 << ((age - 1) % 64)
 		case j == Below:
 			open = false
 		}
-		if v.AnyJudged && (h.loaded == 0 || !open && v.AnyLoaded) { // an onset is loaded
+		if s.judged > 0 && (h.loaded == 0 || !open && s.loaded > 0) { // an onset is loaded
+			break
+		}
+	}
+	return s
+}
+
+// IsZero reports whether the history had no windows.
+func (s *Snapshot) IsZero() bool { return s.last == 0 }
+
+// Verdict returns the verdict at the start of window number end, at or after the time of the snapshot, if the history
+// gets no windows until then. Windows are length ns long.
+func (s *Snapshot) Verdict(end, length int64) Verdict {
+	kept := max(s.last-(end-Horizon), 0) // windows before last that still count
+	v := Verdict{
+		Silent:    s.last > 0 && kept == 0,
+		AnyJudged: s.judged > 0 && int64(s.judged) <= kept,
+		AnyLoaded: s.loaded > 0 && int64(s.loaded) <= kept,
+	}
+	for word := int((kept - 1) / 64); word >= 0 && kept > 0; word-- {
+		set := s.onsets[word]
+		if past := kept - int64(word)*64; past < 64 {
+			set &= 1<<past - 1
+		}
+		if set != 0 {
+			n := s.last - int64(word*64+bits.Len64(set))
+			v.Sustained, v.Since, v.Lasted = true, n*length, (end-n)*length
 			break
 		}
 	}

@@ -78,16 +78,23 @@ func TestHistoryForgets(t *testing.T) {
 		if got := h.Get(n); got != kept[n] {
 			t.Fatalf("window %d of %d is %d, want %d", n, newest, got, kept[n])
 		}
-		want, open := aggregate.Verdict{}, true
-		for i := n; i > newest-aggregate.Horizon; i-- {
-			is := kept[i] &^ aggregate.Loaded
-			want.AnyLoaded, want.AnyJudged = want.AnyLoaded || kept[i] != is, want.AnyJudged || is != aggregate.Unjudged
-			if open = open && is != aggregate.Below; open && is == aggregate.Onset {
-				want.Sustained, want.Since, want.Lasted = true, i, n+1-i
+		of := func(end int64) aggregate.Verdict {
+			want, open := aggregate.Verdict{Silent: n+1 <= end-aggregate.Horizon}, true
+			for i := n; i > max(newest, end-1)-aggregate.Horizon; i-- {
+				is := kept[i] &^ aggregate.Loaded
+				want.AnyLoaded, want.AnyJudged = want.AnyLoaded || kept[i] != is, want.AnyJudged || is != aggregate.Unjudged
+				if open = open && is != aggregate.Below; open && is == aggregate.Onset {
+					want.Sustained, want.Since, want.Lasted = true, i, end-i
+				}
 			}
+			return want
 		}
-		if got := h.Verdict(n+1, 1); got != want {
+		if got, want := h.Verdict(n+1, 1), of(n+1); got != want {
 			t.Fatalf("after window %d of %d: %+v, want %+v", n, newest, got, want)
+		}
+		end, s := n+1+rng.Int64N(aggregate.Horizon+2), h.Snapshot(n+1)
+		if got, want := s.Verdict(end, 1), of(end); got != want {
+			t.Fatalf("at %d, after window %d of %d: %+v, want %+v", end, n, newest, got, want)
 		}
 	}
 }

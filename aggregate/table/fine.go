@@ -101,8 +101,10 @@ func (m *Memory) producersOf(w *openWindow) int {
 
 // judgeBySeconds sets the states of cells to those at the end of the newest window of seconds.
 func (m *Memory) judgeBySeconds(windows []*Window) {
-	j := &judgement{thresholds: m.opts.Thresholds, windows: []verdicts{nil}, borrowed: true}
-	if w := m.seconds.State().Newest(); w != nil && w.Rows.judged != nil {
+	seconds := *m.seconds.State()
+	seconds.log = nil // whose states and windows would stay
+	j := &judgement{thresholds: m.opts.Thresholds, length: int64(seconds.Resolution), seconds: &seconds}
+	if w := seconds.Newest(); w != nil && w.Rows.judged != nil {
 		j.windows = w.Rows.judged.windows
 	}
 	for _, w := range windows {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -21,22 +22,53 @@ type histories struct {
 	untracked  uint64
 }
 
-// windowVerdict is a verdict at the end of one or several windows, with the number of those that
-// were judged themselves, and of those at whose end the cell was congested.
-type windowVerdict struct {
-	aggregate.Verdict
-	judged, congested uint64
+// verdicts are those of cells at the end of a window, or of several. They never change.
+type verdicts struct {
+	end  int64                       // number of the window after it
+	of   map[aggregate.CellKey]int32 // indexes of list
+	list []cellVerdict
 }
 
-// verdicts are those of all cells at the end of a window. They never change.
-type verdicts map[aggregate.CellKey]windowVerdict
+// cellVerdict is what a verdict on a cell depends on, with the number of windows that were judged themselves, and of those at whose
+// end the cell was congested. The zero value is that of a cell without a history.
+type cellVerdict struct {
+	aggregate.Snapshot
+	judged, congested uint32
+}
+
+// at returns the verdict of a cell; nil if there is none.
+func (v *verdicts) at(k aggregate.CellKey) *cellVerdict {
+	if v == nil {
+		return nil
+	}
+	i, ok := v.of[k]
+	if !ok || v.list[i].IsZero() {
+		return nil
+	}
+	return &v.list[i]
+}
 
 // judgement says how to judge the cells of rows: by the verdicts at the end of their last window.
 // Without it, the rows are judged as one window.
 type judgement struct {
 	thresholds aggregate.Thresholds
-	windows    []verdicts // ascending
-	borrowed   bool       // from longer windows; only those are judged
+	length     int64       // of a window, ns
+	windows    []*verdicts // ascending
+	// seconds is the state of a memory of longer windows, whose verdicts count for short ones: only those windows are judged.
+	seconds *State
+}
+
+// verdict returns the verdict on a cell of the rows.
+func (j *judgement) verdict(k aggregate.CellKey) aggregate.Verdict {
+	if j.seconds != nil {
+		return j.seconds.Verdict(k, math.MaxInt64)
+	}
+	for _, w := range slices.Backward(j.windows) {
+		if v := w.at(k); v != nil {
+			return v.Verdict(j.windows[len(j.windows)-1].end, j.length)
+		}
+	}
+	return aggregate.Verdict{}
 }
 
 // add judges new or changed windows, ascending, and sets the verdicts at their ends.
@@ -46,20 +78,42 @@ func (h *histories) add(windows []*Window) {
 	}
 	maps.DeleteFunc(h.of, func(_ aggregate.CellKey, one *aggregate.History) bool { return one.End() <= h.end-aggregate.Horizon })
 	for _, w := range windows {
-		n := w.Start.UnixNano() / h.length
-		all := make(verdicts, len(h.of))
-		for k, one := range h.of {
-			v := windowVerdict{Verdict: one.Verdict(n+1, h.length)}
+		n, rows := w.Start.UnixNano()/h.length, w.Rows.rows
+		all := &verdicts{end: n + 1, of: rows.index, list: make([]cellVerdict, len(rows.cells))}
+		for i := range rows.cells {
+			one := h.of[rows.cells[i].cell]
+			if one == nil {
+				continue
+			}
+			v := cellVerdict{Snapshot: one.Snapshot(n + 1)}
 			if one.Get(n)&^aggregate.Loaded != aggregate.Unjudged {
 				v.judged = 1
-				if v.Sustained {
+				if v.Verdict(n+1, h.length).Sustained {
 					v.congested = 1
 				}
 			}
-			all[k] = v
+			all.list[i] = v
 		}
-		w.Rows.judged = &judgement{thresholds: h.thresholds, windows: []verdicts{all}}
+		w.Rows.judged = &judgement{thresholds: h.thresholds, length: h.length, windows: []*verdicts{all}}
 	}
+}
+
+// held returns the verdicts at the end of the newest window on congested cells without rows in the windows from number
+// first on.
+func (h *histories) held(first int64) map[aggregate.CellKey]aggregate.Verdict {
+	var held map[aggregate.CellKey]aggregate.Verdict
+	for k, one := range h.of {
+		if one.End() > first {
+			continue
+		}
+		if v := one.Verdict(h.end, h.length); v.Sustained {
+			if held == nil {
+				held = make(map[aggregate.CellKey]aggregate.Verdict)
+			}
+			held[k] = v
+		}
+	}
+	return held
 }
 
 // judge judges the cells of a window. It does not end the congestion of a cell while a producer of it lacks rows,
@@ -105,37 +159,51 @@ func (r Rows) judge(k aggregate.CellKey, c *aggregate.CellStats) {
 		c.Judge(aggregate.DefaultThresholds())
 		return
 	}
-	last := len(r.judged.windows) - 1
-	c.Verdict = r.judged.windows[last][k].Verdict
+	c.Verdict = r.judged.verdict(k)
 	for _, w := range r.judged.windows {
-		c.JudgedWindows += w[k].judged
-		c.CongestedWindows += w[k].congested
+		if v := w.at(k); v != nil {
+			c.JudgedWindows += uint64(v.judged)
+			c.CongestedWindows += uint64(v.congested)
+		}
 	}
-	if !r.judged.borrowed {
+	if r.judged.seconds == nil {
 		c.Judge(r.judged.thresholds)
 		return
 	}
 	c.State = r.judged.thresholds.State(c.Verdict, c.Observations, c.Samples, 0, c.Observations) // by the verdict alone
 }
 
-// Verdict returns the verdict on a cell at the window's end, whether or not the window has rows of
-// it.
-func (w *Window) Verdict(k aggregate.CellKey) aggregate.Verdict {
-	if w.Rows.judged == nil {
+// Verdict returns the verdict on a cell at the end of the newest window, whether or not that has rows of it. No window
+// that starts after a time, Unix ns, may have. If none has, the verdict of a cell that is not congested is the zero value.
+func (s *State) Verdict(k aggregate.CellKey, last int64) aggregate.Verdict {
+	newest := s.Newest()
+	if newest == nil || newest.Rows.judged == nil {
 		return aggregate.Verdict{}
 	}
-	return w.Rows.judged.windows[len(w.Rows.judged.windows)-1][k].Verdict
+	if of := newest.Rows.judged.seconds; of != nil {
+		return of.Verdict(k, last)
+	}
+	for _, w := range slices.Backward(s.Windows) {
+		if w.Start.UnixNano() > last {
+			continue
+		}
+		if v := w.Rows.judged.windows[0].at(k); v != nil {
+			return v.Verdict(newest.Rows.judged.windows[0].end, newest.Rows.judged.length)
+		}
+	}
+	return s.held[k]
 }
 
 // mergedJudgement returns the judgement of the rows of several windows.
 func mergedJudgement(windows []*Window) *judgement {
 	out := &judgement{}
 	for _, w := range windows {
-		if w.Rows.judged == nil {
+		of := w.Rows.judged
+		if of == nil {
 			return nil
 		}
-		out.thresholds, out.borrowed = w.Rows.judged.thresholds, w.Rows.judged.borrowed
-		out.windows = append(out.windows, w.Rows.judged.windows...)
+		out.thresholds, out.length, out.seconds = of.thresholds, of.length, of.seconds
+		out.windows = append(out.windows, of.windows...)
 	}
 	return out
 }
@@ -229,16 +297,18 @@ func (j *Judged) Full() bool {
 func (j *Judged) Judge(r Rows) Rows {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	all := make(verdicts, len(j.cells))
-	for k, list := range j.cells {
-		all[k] = j.verdict(list)
+	all := &verdicts{end: j.end, of: r.rows.index, list: make([]cellVerdict, len(r.rows.cells))}
+	for i := range r.rows.cells {
+		if list := j.cells[r.rows.cells[i].cell]; len(list) > 0 {
+			all.list[i] = j.verdict(list)
+		}
 	}
-	r.judged = &judgement{thresholds: j.thresholds, windows: []verdicts{all}}
+	r.judged = &judgement{thresholds: j.thresholds, length: j.length, windows: []*verdicts{all}}
 	return r
 }
 
 // verdict judges the last windows of a cell. The caller holds mu.
-func (j *Judged) verdict(list []windowSums) (v windowVerdict) {
+func (j *Judged) verdict(list []windowSums) (v cellVerdict) {
 	var last aggregate.History
 	congested := false
 	for i := range list {
@@ -261,7 +331,7 @@ func (j *Judged) verdict(list []windowSums) (v windowVerdict) {
 			v.congested++
 		}
 	}
-	v.Verdict = last.Verdict(j.end, j.length)
+	v.Snapshot = last.Snapshot(j.end)
 	return v
 }
 

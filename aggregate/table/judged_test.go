@@ -2,6 +2,7 @@ package table_test
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/aggregate/table/tabletest"
+	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -91,6 +93,60 @@ func TestJudgedBound(t *testing.T) {
 		}
 		if c.State != aggregate.Congested || c.JudgedWindows != judged || c.Since != since {
 			t.Errorf("cell %d: %s since %d, of %d windows; want congested since %d, of %d", i, c.State, c.Since, c.JudgedWindows, since, judged)
+		}
+	}
+}
+
+// sparse writes windows of a second each of which has a row of other cells, with heavy observations only.
+func sparse(t *testing.T, m *table.Memory, windows, rows int) {
+	t.Helper()
+	for second := range windows {
+		b := tabletest.Block(rand.New(rand.NewPCG(1, 1)), 1, begin.Add(time.Duration(second)*time.Second), rows/3+1, csig.MaxDelay)
+		for i := range b.Len() {
+			b.SrcGroup[i] += uint64(second * rows)
+			b.Heavy[i], b.Samples[i] = b.Observations[i], max(b.Samples[i], aggregate.MinObservations)
+		}
+		write(t, m, b)
+		m.Publish()
+	}
+}
+
+// TestMemoryOfFewRows: a memory of many cells with few rows each takes memory for its rows, as documented.
+func TestMemoryOfFewRows(t *testing.T) {
+	heap := func() uint64 {
+		runtime.GC()
+		var is runtime.MemStats
+		runtime.ReadMemStats(&is)
+		return is.HeapAlloc
+	}
+	const windows = 60
+	before := heap()
+	m := table.NewMemory(table.MemoryOptions{Now: tabletest.Still})
+	sparse(t, m, windows, 1000)
+	rows := 0
+	for _, w := range m.State().Windows {
+		rows += w.Rows.Len()
+	}
+	if bytes := (heap() - before) / uint64(rows); bytes > 1000 {
+		t.Errorf("%d bytes for each of %d rows", bytes, rows)
+	}
+	runtime.KeepAlive(m)
+}
+
+// TestForgottenRows: a cell stays congested when its rows are forgotten, as long as its last windows decide.
+func TestForgottenRows(t *testing.T) {
+	m := table.NewMemory(table.MemoryOptions{Windows: 5, Now: tabletest.Still})
+	sparse(t, m, aggregate.Horizon+20, 3)
+	s := m.State()
+	for second := range aggregate.Horizon + 20 {
+		cell := aggregate.CellKey{Signal: csig.MaxDelay, Kind: decode.Tag, Src: aggregate.GroupID(tabletest.FirstGroup + second*3), Dst: tabletest.FirstGroup}
+		start := begin.Add(time.Duration(second) * time.Second).UnixNano()
+		want := aggregate.Verdict{Sustained: true, Since: start, Lasted: s.Newest().End.UnixNano() - start, AnyJudged: true, AnyLoaded: true}
+		if second < 20 {
+			want = aggregate.Verdict{}
+		}
+		if got := s.Verdict(cell, start); got != want {
+			t.Errorf("cell of second %d: %+v, want %+v", second, got, want)
 		}
 	}
 }

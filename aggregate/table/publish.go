@@ -134,6 +134,9 @@ func (m *Memory) publish() (changed []*Window) {
 		m.judgeBySeconds(changed)
 	} else {
 		m.histories.add(changed)
+		if len(s.Windows) > 0 {
+			s.held = m.histories.held(s.Windows[0].Start.UnixNano() / m.histories.length)
+		}
 	}
 	s.log = m.logged(log, s, changed)
 	m.state.Store(s)
@@ -149,6 +152,7 @@ func (m *Memory) logged(log []change, s *State, changed []*Window) []change {
 	log = append(slices.Clone(log), change{state: &apart, windows: changed})
 	rows := 0
 	for i := len(log) - 1; i >= 0; i-- {
+		rows += len(log[i].state.held)
 		for _, w := range log[i].windows {
 			rows += w.Rows.Len()
 		}

@@ -160,9 +160,9 @@ func NewMemory(o MemoryOptions) *Memory {
 		early: provisional{of: make(map[uint64]int)}, heard: noWindow, cells: newCellProducers(o.MaxRows / 4),
 		table: newTableSteps(Bounds{Resolution: o.Resolution, Steps: o.Windows, Rows: o.MaxRows, Sliding: true}),
 		flows: newFlowSteps(&o),
-		// A history has about twice the size of a row.
+		// A history has about twice the size of a row, without the cells of answers.
 		histories: histories{
-			thresholds: o.Thresholds, length: int64(o.Resolution), most: max(o.MaxRows/8, 1), of: make(map[aggregate.CellKey]*aggregate.History),
+			thresholds: o.Thresholds, length: int64(o.Resolution), most: max(o.MaxRows/4, 1), of: make(map[aggregate.CellKey]*aggregate.History),
 		},
 	}
 	if m.isLive() {

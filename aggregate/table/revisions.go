@@ -27,7 +27,8 @@ type State struct {
 	Memo     *Memo
 
 	log     []change
-	durable uint64 // Memory.durable
+	durable uint64                                  // Memory.durable
+	held    map[aggregate.CellKey]aggregate.Verdict // see Verdict
 	next    chan struct{}
 }
 

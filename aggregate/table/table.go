@@ -179,7 +179,13 @@ func (r Rows) Signals() []csig.Signal {
 // level maps a location to the one for which it counts, such as its device, before the mode is
 // chosen; nil leaves locations unchanged.
 func (r Rows) Cells(sig csig.Signal, level func(aggregate.LocationID) aggregate.LocationID) []aggregate.CellStats {
-	var out []aggregate.CellStats
+	n := 0
+	for i := range r.rows.cells {
+		if r.rows.cells[i].cell.Signal == sig && r.takes(i) {
+			n++
+		}
+	}
+	out := slices.Grow([]aggregate.CellStats(nil), n) // windows keep it: no spare room
 	r.chosen(sig, level, func(k aggregate.CellKey, t *aggregate.Sums, at []aggregate.LocationStats) {
 		stats := aggregate.CellStats{
 			Src: k.Src, Dst: k.Dst, Signal: sig, Kind: k.Kind,

@@ -243,7 +243,7 @@ func (o *cellStates) at(i int) condition {
 	is := condition{cell: &o.view.cells[i], cover: &o.view.covers[i]}
 	is.verdict, is.state = is.cell.Verdict, is.cell.State
 	if is.cell.Observations == 0 {
-		is.verdict = o.state.Newest().Verdict(o.keyOf(is.cell))
+		is.verdict = o.state.Verdict(o.keyOf(is.cell), is.cover.Newest)
 		if is.verdict.Sustained && o.state.Coverage.IsCurrent(is.cover) { // no row in these windows, but a recent one before them
 			is.state = aggregate.Congested
 		}

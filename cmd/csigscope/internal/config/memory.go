@@ -25,7 +25,7 @@ const (
 	mirrorBytes  = 64 << 20  // packets that wait for a mirror, by default
 
 	keyBytes     = 1200 // a key in all open windows, and its rows until they are durable
-	liveRowBytes = 900  // a row of live windows, also provisional, in their revision log too, and its answers
+	liveRowBytes = 1400 // a row of live windows, also provisional, in their revision log too, and its answers
 
 	defaultLiveRows = 1 << 20
 	defaultAnswers  = 256 << 20 // answers cached for identical requests

@@ -163,7 +163,7 @@ func TestMemoryIsDocumented(t *testing.T) {
 	}
 	words := strings.Join(strings.Fields(string(text)), " ") // lines may end anywhere
 	for _, want := range []string{
-		fmt.Sprintf("(%d,%03d bytes a key)", keyBytes/1000, keyBytes%1000), fmt.Sprintf("(%d bytes a row", liveRowBytes),
+		fmt.Sprintf("(%d,%03d bytes a key)", keyBytes/1000, keyBytes%1000), fmt.Sprintf("(%d,%03d bytes a row", liveRowBytes/1000, liveRowBytes%1000),
 		fmt.Sprintf("tags that transports send](../ingest/README.md#a-transport-that-has-the-tags-itself) (%d MiB)", tagsBytes>>20),
 	} {
 		if !strings.Contains(words, want) {
