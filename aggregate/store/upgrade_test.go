@@ -178,24 +178,35 @@ func (m *mortal) PrepareBatch(ctx context.Context, query string, o ...driver.Pre
 }
 
 // TestMigrateResumes migrates from nothing and from every dump, killed after each statement: each
-// attempt gets one statement further than the one before.
+// attempt gets one statement further than the one before. From a dump it is killed only until the next
+// version, since the dump of that has more rows.
 func TestMigrateResumes(t *testing.T) {
 	sequential(t)
-	each(t, append([]string{""}, dumps(t)...), func(t *testing.T, program, file string) {
-		u := newUpgradeTest(t, program)
-		if file != "" {
-			restore(t, u.old, file)
-		}
-		kills, last := 0, 0
-		for after := 0; !migrateKilled(t, u.old, after); after++ {
-			kills++
-			if done := applied(u.old); done > last {
-				last, after = done, len(u.old.layout.bookkeeping())-1
+	all := dumps(t)
+	for _, file := range append([]string{""}, all...) {
+		t.Run("from "+file, func(t *testing.T) {
+			u := newUpgradeTest(t, "later")
+			if file != "" {
+				restore(t, u.old, file)
 			}
-		}
-		t.Logf("killed %d times", kills)
-		u.compare(t)
-	})
+			kills, first := 0, applied(u.old)
+			last := first
+			for after := 0; file == "" || file == all[len(all)-1] || last == first; after++ {
+				if migrateKilled(t, u.old, after) {
+					break
+				}
+				kills++
+				if done := applied(u.old); done > last {
+					last, after = done, len(u.old.layout.bookkeeping())-1
+				}
+			}
+			if err := u.old.Migrate(t.Context()); err != nil || kills == 0 {
+				t.Fatalf("killed %d times, then: %v", kills, err)
+			}
+			t.Logf("killed %d times", kills)
+			u.compare(t)
+		})
+	}
 }
 
 // applied is the number of recorded migrations.
