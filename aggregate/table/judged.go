@@ -22,15 +22,15 @@ type histories struct {
 	untracked  uint64
 }
 
-// verdicts are those of cells at the end of a window, or of several. They never change.
+// verdicts are the verdicts on cells at the end of a window, or of the last one of several. They never change.
 type verdicts struct {
 	end  int64                       // number of the window after it
 	of   map[aggregate.CellKey]int32 // indexes of list
 	list []cellVerdict
 }
 
-// cellVerdict is what a verdict on a cell depends on, with the number of windows that were judged themselves, and of those at whose
-// end the cell was congested. The zero value is that of a cell without a history.
+// cellVerdict is what the verdict on a cell depends on, with the number of windows that were judged, and of those at the
+// end of which the cell was congested. A cell without a history has the zero value.
 type cellVerdict struct {
 	aggregate.Snapshot
 	judged, congested uint32
@@ -54,7 +54,7 @@ type judgement struct {
 	thresholds aggregate.Thresholds
 	length     int64       // of a window, ns
 	windows    []*verdicts // ascending
-	// seconds is the state of a memory of longer windows, whose verdicts count for short ones: only those windows are judged.
+	// seconds is the state of the memory of longer windows; nil if these are not short ones. Only longer windows are judged.
 	seconds *State
 }
 
