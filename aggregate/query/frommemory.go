@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
@@ -16,23 +17,37 @@ import (
 // level; nil if all are their own. Cells may be left out; see
 // table.State.Old.
 func FromWindows(windows []*table.Window, above func(fabric.Level) func(aggregate.LocationID) aggregate.LocationID, without map[aggregate.CellKey]bool) Analytics {
-	return windowsReader{windows, above, without}
+	return &windowsReader{windows: windows, above: above, without: without}
 }
 
 type windowsReader struct {
 	windows []*table.Window
 	above   func(fabric.Level) func(aggregate.LocationID) aggregate.LocationID
 	without map[aggregate.CellKey]bool
+
+	mu     sync.Mutex
+	summed []*table.Window // of sum
+	sum    table.Rows
+}
+
+// whole returns the sum of windows. It keeps the last one: all questions of a verdict are about the same windows.
+func (r *windowsReader) whole(windows []*table.Window) table.Rows {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.Equal(windows, r.summed) {
+		r.summed, r.sum = windows, table.Merge(windows)
+	}
+	return r.sum
 }
 
 // chosen returns the windows in the question's range.
-func (r windowsReader) chosen(q *Question) []*table.Window {
+func (r *windowsReader) chosen(q *Question) []*table.Window {
 	list := slices.Clone(r.windows)
 	return slices.DeleteFunc(list, func(w *table.Window) bool { return w.Start.Before(q.From) || !w.Start.Before(q.To) })
 }
 
 // each calls f for the rows of each step, as parts of all rows.
-func (r windowsReader) each(q *Question, f func(start int64, rows table.Rows)) error {
+func (r *windowsReader) each(q *Question, f func(start int64, rows table.Rows)) error {
 	windows := r.chosen(q)
 	if len(windows) == 0 {
 		return nil
@@ -41,7 +56,7 @@ func (r windowsReader) each(q *Question, f func(start int64, rows table.Rows)) e
 	if length := int64(windows[0].End.Sub(windows[0].Start)); step <= 0 || step%length != 0 {
 		return fmt.Errorf("%w: step %s is not a multiple of the windows in memory, of %d ns", ErrInvalid, q.Step, length)
 	}
-	whole := table.Merge(windows)
+	whole := r.whole(windows)
 	for len(windows) > 0 {
 		start := floorTo(windows[0].Start.UnixNano(), step)
 		n := 1
@@ -55,7 +70,7 @@ func (r windowsReader) each(q *Question, f func(start int64, rows table.Rows)) e
 }
 
 // cells returns the question's cells in the rows, by source and destination.
-func (r windowsReader) cells(q *Question, rows table.Rows) []aggregate.CellStats {
+func (r *windowsReader) cells(q *Question, rows table.Rows) []aggregate.CellStats {
 	var level func(aggregate.LocationID) aggregate.LocationID
 	if q.Level != fabric.LevelLocation {
 		level = r.above(q.Level)
@@ -72,17 +87,17 @@ func takes(q *Question, src, dst aggregate.GroupID) bool {
 }
 
 // Cells implements Analytics.
-func (r windowsReader) Cells(_ context.Context, q Question) ([]aggregate.CellStats, error) {
+func (r *windowsReader) Cells(_ context.Context, q Question) ([]aggregate.CellStats, error) {
 	windows := r.chosen(&q)
 	if len(windows) == 0 {
 		return nil, nil
 	}
-	rows := table.Merge(windows).WithTrend(windows, aggregate.LaterHalf(q.From.UnixNano(), q.To.UnixNano()))
+	rows := r.whole(windows).WithTrend(windows, aggregate.LaterHalf(q.From.UnixNano(), q.To.UnixNano()))
 	return r.cells(&q, rows.Without(r.without)), nil
 }
 
 // CellWindows implements Analytics.
-func (r windowsReader) CellWindows(_ context.Context, q Question) (list []aggregate.CellWindow, err error) {
+func (r *windowsReader) CellWindows(_ context.Context, q Question) (list []aggregate.CellWindow, err error) {
 	err = r.each(&q, func(start int64, rows table.Rows) {
 		for _, c := range r.cells(&q, rows) {
 			c.Since, c.Lasted, c.JudgedWindows, c.CongestedWindows = 0, 0, 0, 0 // as in the store
@@ -93,7 +108,7 @@ func (r windowsReader) CellWindows(_ context.Context, q Question) (list []aggreg
 }
 
 // EachCellWindow implements Analytics.
-func (r windowsReader) EachCellWindow(ctx context.Context, q Question, n int, f func(*aggregate.CellWindow) error) (more bool, err error) {
+func (r *windowsReader) EachCellWindow(ctx context.Context, q Question, n int, f func(*aggregate.CellWindow) error) (more bool, err error) {
 	rows, err := r.CellWindows(ctx, q)
 	for i := range rows {
 		if i == n {
@@ -107,7 +122,7 @@ func (r windowsReader) EachCellWindow(ctx context.Context, q Question, n int, f 
 }
 
 // LocationWindows implements Analytics.
-func (r windowsReader) LocationWindows(_ context.Context, q Question) (list []aggregate.LocationWindow, err error) {
+func (r *windowsReader) LocationWindows(_ context.Context, q Question) (list []aggregate.LocationWindow, err error) {
 	err = r.each(&q, func(start int64, rows table.Rows) {
 		for _, l := range rows.Locations(q.Signal, r.above(q.Level)) {
 			list = append(list, aggregate.LocationWindow{Start: start, LocationStats: l})
@@ -117,17 +132,21 @@ func (r windowsReader) LocationWindows(_ context.Context, q Question) (list []ag
 }
 
 // TopLocations implements Analytics.
-func (r windowsReader) TopLocations(_ context.Context, q Question, n int) ([]aggregate.LocationStats, error) {
+func (r *windowsReader) TopLocations(_ context.Context, q Question, n int) ([]aggregate.LocationStats, error) {
 	windows := r.chosen(&q)
 	if len(windows) == 0 {
 		return nil, nil
 	}
-	list := table.Merge(windows).Without(r.without).Locations(q.Signal, r.above(q.Level))
+	list := r.whole(windows).Without(r.without).Locations(q.Signal, r.above(q.Level))
 	return list[:min(n, len(list))], nil
 }
 
 // CellLocations implements Analytics.
-func (r windowsReader) CellLocations(_ context.Context, q Question) ([]aggregate.CellLocation, error) {
-	list := table.CellLocations(r.chosen(&q), q.Signal, aggregate.LaterHalf(q.From.UnixNano(), q.To.UnixNano()), r.without)
+func (r *windowsReader) CellLocations(_ context.Context, q Question) ([]aggregate.CellLocation, error) {
+	windows := r.chosen(&q)
+	if len(windows) == 0 {
+		return nil, nil
+	}
+	list := r.whole(windows).Without(r.without).CellLocationsOf(windows, q.Signal, aggregate.LaterHalf(q.From.UnixNano(), q.To.UnixNano()))
 	return slices.DeleteFunc(list, func(c aggregate.CellLocation) bool { return !takes(&q, c.Src, c.Dst) }), nil
 }

@@ -36,7 +36,7 @@ func TestCellLocations(t *testing.T) {
 			t.Fatal(err)
 		}
 		later := aggregate.LaterHalf(q.From.UnixNano(), q.To.UnixNano())
-		if diff := cmp.Diff(table.CellLocations(memory.State().Windows, signal, later, nil), got); diff != "" {
+		if diff := cmp.Diff(table.Merge(memory.State().Windows).CellLocationsOf(memory.State().Windows, signal, later), got); diff != "" {
 			t.Fatalf("%s (-memory +stored):\n%s", signal, diff)
 		}
 		if len(got) == 0 {

@@ -52,23 +52,11 @@ func (v *verdicts) at(k aggregate.CellKey) *cellVerdict {
 // Without it, the rows are judged as one window.
 type judgement struct {
 	thresholds aggregate.Thresholds
-	length     int64       // of a window, ns
-	windows    []*verdicts // ascending
+	length     int64 // of a window, ns
+	// windows are the verdicts of the rows, or those of several windows of seconds.
+	windows []*verdicts
 	// seconds is the state of the memory of longer windows; nil if these are not short ones. Only longer windows are judged.
 	seconds *State
-}
-
-// verdict returns the verdict on a cell of the rows.
-func (j *judgement) verdict(k aggregate.CellKey) aggregate.Verdict {
-	if j.seconds != nil {
-		return j.seconds.Verdict(k, math.MaxInt64)
-	}
-	for _, w := range slices.Backward(j.windows) {
-		if v := w.at(k); v != nil {
-			return v.Verdict(j.windows[len(j.windows)-1].end, j.length)
-		}
-	}
-	return aggregate.Verdict{}
 }
 
 // add judges new or changed windows, ascending, and sets the verdicts at their ends.
@@ -159,9 +147,9 @@ func (r Rows) judge(k aggregate.CellKey, c *aggregate.CellStats) {
 		c.Judge(aggregate.DefaultThresholds())
 		return
 	}
-	c.Verdict = r.judged.verdict(k)
 	for _, w := range r.judged.windows {
 		if v := w.at(k); v != nil {
+			c.Verdict = v.Verdict(w.end, r.judged.length)
 			c.JudgedWindows += uint64(v.judged)
 			c.CongestedWindows += uint64(v.congested)
 		}
@@ -170,6 +158,7 @@ func (r Rows) judge(k aggregate.CellKey, c *aggregate.CellStats) {
 		c.Judge(r.judged.thresholds)
 		return
 	}
+	c.Verdict = r.judged.seconds.Verdict(k, math.MaxInt64)
 	c.State = r.judged.thresholds.State(c.Verdict, c.Observations, c.Samples, 0, c.Observations) // by the verdict alone
 }
 
@@ -195,15 +184,30 @@ func (s *State) Verdict(k aggregate.CellKey, last int64) aggregate.Verdict {
 }
 
 // mergedJudgement returns the judgement of the rows of several windows.
-func mergedJudgement(windows []*Window) *judgement {
+func mergedJudgement(windows []*Window, rows *tableRows) *judgement {
 	out := &judgement{}
+	all := &verdicts{of: rows.index, list: make([]cellVerdict, len(rows.cells))}
 	for _, w := range windows {
 		of := w.Rows.judged
 		if of == nil {
 			return nil
 		}
 		out.thresholds, out.length, out.seconds = of.thresholds, of.length, of.seconds
-		out.windows = append(out.windows, of.windows...)
+		if out.seconds != nil {
+			out.windows = append(out.windows, of.windows...)
+			continue
+		}
+		all.end = of.windows[0].end
+		for i := range w.Rows.rows.cells {
+			at, ok := rows.index[w.Rows.rows.cells[i].cell]
+			if one := &of.windows[0].list[i]; ok && !one.IsZero() {
+				sum := &all.list[at]
+				sum.Snapshot, sum.judged, sum.congested = one.Snapshot, sum.judged+one.judged, sum.congested+one.congested
+			}
+		}
+	}
+	if out.seconds == nil {
+		out.windows = []*verdicts{all}
 	}
 	return out
 }

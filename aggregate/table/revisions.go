@@ -153,7 +153,9 @@ func (s *State) At(revision uint64) (*State, bool) {
 // Merge adds up windows, at least one.
 func Merge(windows []*Window) Rows {
 	rows := sum(windows, func(w *Window) Rows { return w.Rows })
-	rows.judged = mergedJudgement(windows)
+	if len(windows) > 1 {
+		rows.judged = mergedJudgement(windows, rows.rows)
+	}
 	return rows
 }
 

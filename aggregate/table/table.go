@@ -241,15 +241,11 @@ func (r Rows) Locations(sig csig.Signal, level func(aggregate.LocationID) aggreg
 	return out
 }
 
-// CellLocations returns the cells of the signal by the locations that their observations name,
-// ordered by source, destination and location. later is the start of the later half of the range,
-// Unix ns. There are at most as many as the maximum number of rows in a window. Cells may be left
-// out; see Rows.Without.
-func CellLocations(windows []*Window, sig csig.Signal, later int64, without map[aggregate.CellKey]bool) []aggregate.CellLocation {
-	if len(windows) == 0 {
-		return nil
-	}
-	list := Merge(windows).Without(without).CellLocations(sig)
+// CellLocationsOf returns the cells of the signal by the locations that their observations name,
+// ordered by source, destination and location. The rows are the sum of the windows; later is the start of
+// the later half of the range, Unix ns. There are at most as many as the maximum number of rows in a window.
+func (r Rows) CellLocationsOf(windows []*Window, sig csig.Signal, later int64) []aggregate.CellLocation {
+	list := r.CellLocations(sig)
 	at := make(map[tableKey]int, len(list))
 	for i := range list {
 		c := &list[i]
