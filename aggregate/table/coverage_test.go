@@ -136,6 +136,10 @@ func TestNeverSpoke(t *testing.T) {
 		if c := m.State().Coverage; c.Expected != 2 || c.Present() != 0 || m.State().Revision != 1 {
 			t.Errorf("before the first window: %d of %d", c.Present(), c.Expected)
 		}
+		fine := table.NewFineMemory(m, fineLength, fineLateness, 1000)
+		if fine.Publish(); fine.State().Coverage.Expected != 2 {
+			t.Errorf("before the first short window: %d expected", fine.State().Coverage.Expected)
+		}
 		for i := range 80 {
 			announce(t, m, start+i, map[uint64]int{1: 1})
 			if s := m.State(); s.Newest().Completeness() != 0.5 || !cmp.Equal(s.Coverage.Silent, []table.Producer{never}) {

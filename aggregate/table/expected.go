@@ -35,10 +35,7 @@ func (m *Memory) Expect(list []Producer, forgotten []uint64) {
 	for _, p := range list[:min(len(list), maxProducers)] {
 		expected[p.ID] = p.Name
 	}
-	m.publishing.Lock()
-	defer m.publishing.Unlock()
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.expected = expected
 	for id, p := range m.producers {
 		p.name = cmp.Or(expected[id], p.name)
@@ -48,17 +45,15 @@ func (m *Memory) Expect(list []Producer, forgotten []uint64) {
 			delete(m.producers, id)
 		}
 	}
-	last := m.state.Load()
-	if len(last.Windows) > 0 {
-		return
+	m.mu.Unlock()
+	if len(m.State().Windows) == 0 {
+		m.Publish()
 	}
-	if c := m.coverage(); c.Expected != last.Coverage.Expected || !slices.Equal(c.Silent, last.Coverage.Silent) {
-		s := m.newState(last.Revision + 1)
-		s.Epoch, s.Coverage, s.durable = last.Epoch, c, last.durable
-		s.log = m.logged(last.log, s, nil)
-		m.state.Store(s)
-		close(last.next)
-	}
+}
+
+// expectsAs reports whether both coverages expect equal producers, and miss the same.
+func (c *Coverage) expectsAs(other *Coverage) bool {
+	return c.Expected == other.Expected && slices.Equal(c.Silent, other.Silent)
 }
 
 // isSilent reports whether a producer has no rows in the windows of the last MemoryOptions.MaxAge.

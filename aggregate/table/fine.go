@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -101,11 +102,10 @@ func (m *Memory) producersOf(w *openWindow) int {
 
 // judgeBySeconds sets the states of cells to those at the end of the newest window of seconds.
 func (m *Memory) judgeBySeconds(windows []*Window) {
-	seconds := *m.seconds.State()
-	seconds.log = nil // whose states and windows would stay
-	j := &judgement{thresholds: m.opts.Thresholds, length: int64(seconds.Resolution), seconds: &seconds}
-	if w := seconds.Newest(); w != nil && w.Rows.judged != nil {
-		j.windows = w.Rows.judged.windows
+	seconds := cmp.Or(m.seconds.State().standing, &standing{})
+	j := &judgement{thresholds: m.opts.Thresholds, length: seconds.length, seconds: seconds}
+	if n := len(seconds.windows); n > 0 {
+		j.windows = seconds.windows[n-1:]
 	}
 	for _, w := range windows {
 		w.Rows.judged = j

@@ -20,6 +20,15 @@ type histories struct {
 	of         map[aggregate.CellKey]*aggregate.History
 	end        int64 // number of the window after the newest one
 	untracked  uint64
+	judged     []judgedCell                             // since the last standing, in windows before the newest one
+	vanished   map[aggregate.CellKey]struct{}           // cells whose newest rows were provisional and did not come
+	held       map[aggregate.CellKey]aggregate.Snapshot // of the last standing
+}
+
+// judgedCell is a cell that was judged, perhaps again, in a window.
+type judgedCell struct {
+	cell   aggregate.CellKey
+	window int64 // number
 }
 
 // verdicts are the verdicts on cells at the end of a window, or of the last one of several. They never change.
@@ -55,8 +64,36 @@ type judgement struct {
 	length     int64 // of a window, ns
 	// windows are the verdicts of the rows, or those of several windows of seconds.
 	windows []*verdicts
-	// seconds is the state of the memory of longer windows; nil if these are not short ones. Only longer windows are judged.
-	seconds *State
+	// seconds are those of longer windows; nil if these are not short ones. Only longer windows are judged.
+	seconds *standing
+}
+
+// standing is the verdicts on all cells at a revision. It never changes.
+type standing struct {
+	length  int64       // of a window, ns
+	windows []*verdicts // ascending
+	// held are congested cells without rows in the windows; own counts them, unless the revision before has the same.
+	held map[aggregate.CellKey]aggregate.Snapshot
+	own  int
+}
+
+// verdict returns the verdict on a cell at the end of the newest window. No window that starts after last, Unix ns, may have
+// rows of it.
+func (s *standing) verdict(k aggregate.CellKey, last int64) aggregate.Verdict {
+	if s == nil || len(s.windows) == 0 {
+		return aggregate.Verdict{}
+	}
+	end := s.windows[len(s.windows)-1].end
+	for _, w := range slices.Backward(s.windows) {
+		if (w.end-1)*s.length > last {
+			continue
+		}
+		if v := w.at(k); v != nil {
+			return v.Verdict(end, s.length)
+		}
+	}
+	held := s.held[k]
+	return held.Verdict(end, s.length)
 }
 
 // add judges new or changed windows, ascending, and sets the verdicts at their ends.
@@ -69,39 +106,105 @@ func (h *histories) add(windows []*Window) {
 		n, rows := w.Start.UnixNano()/h.length, w.Rows.rows
 		all := &verdicts{end: n + 1, of: rows.index, list: make([]cellVerdict, len(rows.cells))}
 		for i := range rows.cells {
-			one := h.of[rows.cells[i].cell]
-			if one == nil {
-				continue
+			if one := h.of[rows.cells[i].cell]; one != nil {
+				all.list[i] = h.verdict(one, n)
 			}
-			v := cellVerdict{Snapshot: one.Snapshot(n + 1)}
-			if one.Get(n)&^aggregate.Loaded != aggregate.Unjudged {
-				v.judged = 1
-				if v.Verdict(n+1, h.length).Sustained {
-					v.congested = 1
-				}
-			}
-			all.list[i] = v
 		}
 		w.Rows.judged = &judgement{thresholds: h.thresholds, length: h.length, windows: []*verdicts{all}}
 	}
 }
 
-// held returns the verdicts at the end of the newest window on congested cells without rows in the windows from number
-// first on.
-func (h *histories) held(first int64) map[aggregate.CellKey]aggregate.Verdict {
-	var held map[aggregate.CellKey]aggregate.Verdict
-	for k, one := range h.of {
-		if one.End() > first {
-			continue
-		}
-		if v := one.Verdict(h.end, h.length); v.Sustained {
-			if held == nil {
-				held = make(map[aggregate.CellKey]aggregate.Verdict)
-			}
-			held[k] = v
+// verdict returns the verdict on a cell at the end of a window with rows of it.
+func (h *histories) verdict(one *aggregate.History, n int64) cellVerdict {
+	v := cellVerdict{Snapshot: one.Snapshot(n + 1)}
+	if one.Get(n)&^aggregate.Loaded != aggregate.Unjudged {
+		v.judged = 1
+		if v.Verdict(n+1, h.length).Sustained {
+			v.congested = 1
 		}
 	}
-	return held
+	return v
+}
+
+// stand returns the verdicts at the end of the last of all windows. Those of the revision were just added. If one of
+// them was judged otherwise before, later windows have old verdicts on its cells: in the last window with rows of a cell,
+// stand mends the verdict, and puts a copy of the window into the list.
+func (h *histories) stand(windows []*Window, revision uint64) *standing {
+	s := &standing{length: h.length}
+	for _, w := range windows {
+		s.windows = append(s.windows, w.Rows.judged.windows[0])
+	}
+	copied := make(map[int]bool)
+	for _, c := range h.judged {
+		one := h.of[c.cell]
+		if one == nil {
+			continue
+		}
+		if one.Get(c.window) == aggregate.Unjudged && one.End() == c.window+1 {
+			h.vanished[c.cell] = struct{}{}
+		}
+		i := s.lastWith(c.cell)
+		if i < 0 || s.windows[i].end-1 <= c.window || windows[i].Revision == revision {
+			continue
+		}
+		at, now := s.windows[i].of[c.cell], h.verdict(one, s.windows[i].end-1)
+		if s.windows[i].list[at] == now {
+			continue
+		}
+		if !copied[i] {
+			copied[i] = true
+			w, all := *windows[i], *s.windows[i]
+			all.list = slices.Clone(all.list)
+			w.Rows.judged = &judgement{thresholds: h.thresholds, length: h.length, windows: []*verdicts{&all}}
+			w.Memo = NewMemo()
+			windows[i], s.windows[i] = &w, &all
+		}
+		s.windows[i].list[at] = now
+	}
+	h.judged = h.judged[:0]
+	h.hold(s)
+	return s
+}
+
+// lastWith returns the index of the last window with a verdict on a cell, -1 for none.
+func (s *standing) lastWith(k aggregate.CellKey) int {
+	for i, w := range slices.Backward(s.windows) {
+		if w.at(k) != nil {
+			return i
+		}
+	}
+	return -1
+}
+
+// hold adds congested cells without rows in the windows.
+func (h *histories) hold(s *standing) {
+	if len(s.windows) == 0 {
+		return
+	}
+	first, end := s.windows[0].end-1, s.windows[len(s.windows)-1].end
+	s.held = make(map[aggregate.CellKey]aggregate.Snapshot)
+	hold := func(k aggregate.CellKey, one *aggregate.History) {
+		if v := one.Snapshot(end); v.Verdict(end, h.length).Sustained {
+			s.held[k] = v
+		}
+	}
+	for k, one := range h.of {
+		if one.End() <= first {
+			hold(k, one)
+		}
+	}
+	for k := range h.vanished {
+		one := h.of[k]
+		if one == nil || one.End() <= first || s.lastWith(k) >= 0 {
+			delete(h.vanished, k)
+			continue
+		}
+		hold(k, one)
+	}
+	if s.own = len(s.held); maps.Equal(s.held, h.held) {
+		s.held, s.own = h.held, 0
+	}
+	h.held = s.held
 }
 
 // judge judges the cells of a window. It does not end the congestion of a cell while a producer of it lacks rows,
@@ -112,9 +215,10 @@ func (h *histories) judge(n int64, w *Window) {
 		h.end = 0
 	}
 	h.end = max(h.end, n+1)
-	for _, one := range h.of {
+	for k, one := range h.of {
 		if one.Get(n) != aggregate.Unjudged { // from provisional rows
 			one.Set(n, aggregate.Unjudged)
+			h.judged = append(h.judged, judgedCell{k, n})
 		}
 	}
 	rows := w.Rows.rows
@@ -138,6 +242,9 @@ func (h *histories) judge(n int64, w *Window) {
 			j = j&aggregate.Loaded | aggregate.Undecided
 		}
 		one.Set(n, j)
+		if n < h.end-1 {
+			h.judged = append(h.judged, judgedCell{c.cell, n})
+		}
 	}
 }
 
@@ -158,29 +265,14 @@ func (r Rows) judge(k aggregate.CellKey, c *aggregate.CellStats) {
 		c.Judge(r.judged.thresholds)
 		return
 	}
-	c.Verdict = r.judged.seconds.Verdict(k, math.MaxInt64)
+	c.Verdict = r.judged.seconds.verdict(k, math.MaxInt64)
 	c.State = r.judged.thresholds.State(c.Verdict, c.Observations, c.Samples, 0, c.Observations) // by the verdict alone
 }
 
 // Verdict returns the verdict on a cell at the end of the newest window, whether or not that has rows of it. No window
 // that starts after a time, Unix ns, may have. If none has, the verdict of a cell that is not congested is the zero value.
 func (s *State) Verdict(k aggregate.CellKey, last int64) aggregate.Verdict {
-	newest := s.Newest()
-	if newest == nil || newest.Rows.judged == nil {
-		return aggregate.Verdict{}
-	}
-	if of := newest.Rows.judged.seconds; of != nil {
-		return of.Verdict(k, last)
-	}
-	for _, w := range slices.Backward(s.Windows) {
-		if w.Start.UnixNano() > last {
-			continue
-		}
-		if v := w.Rows.judged.windows[0].at(k); v != nil {
-			return v.Verdict(newest.Rows.judged.windows[0].end, newest.Rows.judged.length)
-		}
-	}
-	return s.held[k]
+	return s.standing.verdict(k, last)
 }
 
 // mergedJudgement returns the judgement of the rows of several windows.

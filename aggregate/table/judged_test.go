@@ -1,10 +1,12 @@
 package table_test
 
 import (
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -149,4 +151,58 @@ func TestForgottenRows(t *testing.T) {
 			t.Errorf("cell of second %d: %+v, want %+v", second, got, want)
 		}
 	}
+}
+
+// shareBlock returns a block of one cell, with a share of heavy observations in percent.
+func shareBlock(producer uint64, second int, src uint64, percent uint64) *aggregate.Block {
+	b := tabletest.Block(rand.New(rand.NewPCG(1, 1)), producer, begin.Add(time.Duration(second)*time.Second), 1, csig.MaxDelay)
+	for i := range b.Len() {
+		b.SrcGroup[i] = src
+		b.Observations[i], b.Samples[i], b.Heavy[i], b.Unjudged[i] = 100, 100, percent, 0
+	}
+	return b
+}
+
+// TestLateJudgement: a late block that changes the judgement of a window changes the state of a cell that has rows in a
+// later window, but not in the newest one.
+func TestLateJudgement(t *testing.T) {
+	const cell, other = tabletest.FirstGroup + 7, tabletest.FirstGroup + 8
+	m := table.NewMemory(table.MemoryOptions{Now: tabletest.Still})
+	for _, b := range []*aggregate.Block{shareBlock(1, 5, cell, 3), shareBlock(2, 4, cell, 50), shareBlock(1, 6, other, 0)} {
+		write(t, m, b)
+		m.Publish()
+	}
+	s, since := m.State(), begin.Add(4*time.Second).UnixNano()
+	key := aggregate.CellKey{Signal: csig.MaxDelay, Kind: decode.Tag, Src: cell, Dst: tabletest.FirstGroup}
+	if v := s.Verdict(key, math.MaxInt64); !v.Sustained || v.Since != since {
+		t.Errorf("%+v", v)
+	}
+	for _, c := range table.Merge(s.Last(3)).Cells(csig.MaxDelay, nil) {
+		if c.Src == cell && (c.State != aggregate.Congested || c.Since != since || c.CongestedWindows != 2) {
+			t.Errorf("%s, %+v, %d of %d windows", c.State, c.Verdict, c.CongestedWindows, c.JudgedWindows)
+		}
+	}
+}
+
+// TestVanishedRows: a congested cell whose last rows were announced and never came stays congested.
+func TestVanishedRows(t *testing.T) {
+	const cell, other = tabletest.FirstGroup + 7, tabletest.FirstGroup + 8
+	clocked(t, table.MemoryOptions{Windows: 10}, func(m *table.Memory, start int) {
+		for i := range 24 {
+			second := start + i
+			time.Sleep(time.Until(begin.Add(time.Duration(second+1)*time.Second + 20*time.Millisecond)))
+			switch i {
+			case 0:
+				write(t, m, shareBlock(1, second, cell, 50))
+			case 12:
+				m.WriteProvisional(provisionalOf(shareBlock(1, second, cell, 50)))
+			}
+			write(t, m, shareBlock(2, second, other, 0))
+			synctest.Wait()
+			key := aggregate.CellKey{Signal: csig.MaxDelay, Kind: decode.Tag, Src: cell, Dst: tabletest.FirstGroup}
+			if v := m.State().Verdict(key, math.MaxInt64); !v.Sustained && i > 3 {
+				t.Errorf("after %d s: %+v", i+1, v)
+			}
+		}
+	})
 }

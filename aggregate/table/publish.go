@@ -127,21 +127,31 @@ func (m *Memory) publish() (changed []*Window) {
 	log := last.log
 	if s.Epoch != last.Epoch {
 		log = nil
-	} else if len(changed) == 0 {
+	} else if len(changed) == 0 && (len(s.Windows) > 0 || s.Coverage.expectsAs(last.Coverage)) {
 		return nil
 	}
 	if m.seconds != nil {
 		m.judgeBySeconds(changed)
 	} else {
 		m.histories.add(changed)
-		if len(s.Windows) > 0 {
-			s.held = m.histories.held(s.Windows[0].Start.UnixNano() / m.histories.length)
-		}
+		s.standing = m.histories.stand(s.Windows, s.Revision)
+		m.know(s.Windows)
 	}
 	s.log = m.logged(log, s, changed)
 	m.state.Store(s)
 	close(last.next)
 	return changed
+}
+
+// know keeps windows for the next revisions, unless they are forgotten.
+func (m *Memory) know(windows []*Window) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, known := range windows {
+		if w := m.windows[known.Start.UnixNano()]; w != nil {
+			w.known = known
+		}
+	}
 }
 
 // logged returns the log with a further revision, within the bounds on revisions and rows. Logged
@@ -152,7 +162,9 @@ func (m *Memory) logged(log []change, s *State, changed []*Window) []change {
 	log = append(slices.Clone(log), change{state: &apart, windows: changed})
 	rows := 0
 	for i := len(log) - 1; i >= 0; i-- {
-		rows += len(log[i].state.held)
+		if now := log[i].state.standing; now != nil {
+			rows += now.own
+		}
 		for _, w := range log[i].windows {
 			rows += w.Rows.Len()
 		}

@@ -163,6 +163,7 @@ func NewMemory(o MemoryOptions) *Memory {
 		// A history has about twice the size of a row, without the cells of answers.
 		histories: histories{
 			thresholds: o.Thresholds, length: int64(o.Resolution), most: max(o.MaxRows/4, 1), of: make(map[aggregate.CellKey]*aggregate.History),
+			vanished: make(map[aggregate.CellKey]struct{}),
 		},
 	}
 	if m.isLive() {

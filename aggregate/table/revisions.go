@@ -26,10 +26,10 @@ type State struct {
 	Coverage *Coverage
 	Memo     *Memo
 
-	log     []change
-	durable uint64                                  // Memory.durable
-	held    map[aggregate.CellKey]aggregate.Verdict // see Verdict
-	next    chan struct{}
+	log      []change
+	durable  uint64 // Memory.durable
+	standing *standing
+	next     chan struct{}
 }
 
 // change holds the changes of a revision.

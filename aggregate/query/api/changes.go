@@ -282,7 +282,7 @@ func named(cells []aggregate.CellStats, cell *aggregate.CellStats) (at aggregate
 
 // cellsUpTo returns the cells that a view of the first n windows of the state has.
 func (o *cellStates) cellsUpTo(n int) []aggregate.CellStats {
-	if o.upTo[n] == nil {
+	if _, ok := o.upTo[n]; !ok {
 		earlier := *o.state
 		earlier.Windows = earlier.Windows[:n]
 		windows := earlier.Last(o.key.windows)

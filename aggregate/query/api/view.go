@@ -131,7 +131,7 @@ func (a *API) makeView(ctx context.Context, of viewOf, cells func(*names) ([]agg
 const (
 	cellBytes = 336 // of aggregate.CellStats, its coverage, and references to its text
 	textBytes = 570 // of its text
-	rowBytes  = 200 // of table.Rows
+	rowBytes  = 270 // of table.Rows, with a verdict for each
 )
 
 // size is the approximate memory of the view with its texts.
