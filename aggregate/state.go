@@ -196,7 +196,7 @@ func (h *History) Verdict(end, length int64) Verdict {
 	return s.Verdict(end, length)
 }
 
-// Snapshot is what a History says of the windows before a time. It has a fifth of a History's size and never changes.
+// Snapshot is what a History says of the windows before a time. It has about a sixth of a History's size and never changes.
 // The zero value is that of an empty History.
 type Snapshot struct {
 	last           int64                       // number of the window after the newest one
