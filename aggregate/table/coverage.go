@@ -292,36 +292,61 @@ func (c *Coverage) old() map[aggregate.CellKey]bool {
 	return old
 }
 
-// Cells returns cells of the signal, ordered by source and destination, with their coverage in the
-// same order. silent adds the known cells that are missing in the list: those without observations,
-// or without recent ones.
-func (c *Coverage) Cells(cells []aggregate.CellStats, sig csig.Signal, silent bool) ([]aggregate.CellStats, []CellCoverage) {
+// All returns cells of the signal, by source and destination, and between them the known ones that are missing in the
+// list: those without observations, or without recent ones. If none is missing, it returns the list itself.
+func (c *Coverage) All(cells []aggregate.CellStats, sig csig.Signal) []aggregate.CellStats {
+	missing := 0
+	c.pair(cells, sig, func(at int, _ []CellCoverage) {
+		if at < 0 {
+			missing++
+		}
+	})
+	if missing == 0 {
+		return cells
+	}
+	all := make([]aggregate.CellStats, 0, len(cells)+missing)
+	c.pair(cells, sig, func(at int, known []CellCoverage) {
+		if at >= 0 {
+			all = append(all, cells[at])
+			return
+		}
+		k := known[0].Cell // tags, if there are any
+		all = append(all, aggregate.CellStats{Src: k.Src, Dst: k.Dst, Signal: sig, Kind: k.Kind})
+	})
+	return all
+}
+
+// Of returns the coverage of cells of the signal, which are ordered by source and destination. One that had no room
+// here has an empty coverage. What it returns must not be changed.
+func (c *Coverage) Of(cells []aggregate.CellStats, sig csig.Signal) []*CellCoverage {
+	covers := make([]*CellCoverage, len(cells))
+	c.pair(cells, sig, func(at int, known []CellCoverage) {
+		if at >= 0 {
+			covers[at] = find(known, cells[at].Kind)
+		}
+	})
+	return covers
+}
+
+// pair calls f for each pair of source and destination, in order, that is in the list or known: with its position in
+// the list, -1 for none, and its known cells.
+func (c *Coverage) pair(cells []aggregate.CellStats, sig csig.Signal, f func(at int, known []CellCoverage)) {
 	known := c.cells(sig)
-	list, covers := make([]aggregate.CellStats, 0, max(len(cells), len(known))), make([]CellCoverage, 0, max(len(cells), len(known)))
-	for len(cells) > 0 || len(known) > 0 {
-		order := compareCovered(cells, known)
-		switch {
-		case order < 0: // one that had no room
-			list, covers = append(list, cells[0]), append(covers, CellCoverage{})
-		case order == 0:
-			list, covers = append(list, cells[0]), append(covers, find(known, cells[0].Kind))
-		case silent:
-			k := known[0].Cell // tags, if there are any
-			list = append(list, aggregate.CellStats{Src: k.Src, Dst: k.Dst, Signal: sig, Kind: k.Kind})
-			covers = append(covers, known[0])
-		}
-		if order <= 0 {
-			cells = cells[1:]
-		}
+	for at := 0; at < len(cells) || len(known) > 0; {
+		order, n := compareCovered(cells[at:], known), 0
 		if order >= 0 {
-			n := 1
-			for n < len(known) && known[n].Cell.Src == known[0].Cell.Src && known[n].Cell.Dst == known[0].Cell.Dst {
+			for n = 1; n < len(known) && known[n].Cell.Src == known[0].Cell.Src && known[n].Cell.Dst == known[0].Cell.Dst; {
 				n++
 			}
-			known = known[n:]
 		}
+		if order <= 0 {
+			f(at, known[:n])
+			at++
+		} else {
+			f(-1, known[:n])
+		}
+		known = known[n:]
 	}
-	return list, covers
 }
 
 // compareCovered compares the first cells of both lists; an exhausted list compares as greater.
@@ -335,15 +360,12 @@ func compareCovered(cells []aggregate.CellStats, known []CellCoverage) int {
 	return cmp.Or(cmp.Compare(cells[0].Src, known[0].Cell.Src), cmp.Compare(cells[0].Dst, known[0].Cell.Dst))
 }
 
-// find returns the coverage of the first cell in the list for that kind of observations.
-func find(known []CellCoverage, kind decode.Kind) CellCoverage {
-	for _, c := range known {
-		if c.Cell.Src != known[0].Cell.Src || c.Cell.Dst != known[0].Cell.Dst {
-			break
-		}
-		if c.Cell.Kind == kind {
-			return c
+// find returns the coverage for that kind of observations.
+func find(known []CellCoverage, kind decode.Kind) *CellCoverage {
+	for i := range known {
+		if known[i].Cell.Kind == kind {
+			return &known[i]
 		}
 	}
-	return CellCoverage{}
+	return &CellCoverage{}
 }

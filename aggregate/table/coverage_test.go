@@ -44,9 +44,9 @@ func announce(t *testing.T, m *table.Memory, second int, cells map[uint64]int) {
 
 // cellStates returns the cells of the last n windows as clients get them: the number with values,
 // and the number without data.
-func cellStates(s *table.State, n int) (numbers, silent int, covers []table.CellCoverage) {
+func cellStates(s *table.State, n int) (numbers, silent int, covers []*table.CellCoverage) {
 	windows := s.Last(n)
-	cells, covers := s.Coverage.Cells(table.Merge(windows).Without(s.Old(windows)).Cells(csig.MaxDelay, nil), csig.MaxDelay, true)
+	cells := s.Coverage.All(table.Merge(windows).Without(s.Old(windows)).Cells(csig.MaxDelay, nil), csig.MaxDelay)
 	for _, c := range cells {
 		if c.State == aggregate.NoData {
 			silent++
@@ -54,7 +54,7 @@ func cellStates(s *table.State, n int) (numbers, silent int, covers []table.Cell
 			numbers++
 		}
 	}
-	return numbers, silent, covers
+	return numbers, silent, s.Coverage.Of(cells, csig.MaxDelay)
 }
 
 // TestSilence: when the only sender falls silent, its cells have no data after MaxAge, over any

@@ -240,7 +240,7 @@ type condition struct {
 }
 
 func (o *cellStates) at(i int) condition {
-	is := condition{cell: &o.view.cells[i], cover: &o.view.covers[i]}
+	is := condition{cell: &o.view.cells[i], cover: o.view.covers[i]}
 	is.verdict, is.state = is.cell.Verdict, is.cell.State
 	if is.cell.Observations == 0 {
 		is.verdict = o.state.Verdict(o.keyOf(is.cell), is.cover.Newest)
