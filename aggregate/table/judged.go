@@ -20,12 +20,12 @@ type histories struct {
 	of         map[aggregate.CellKey]*aggregate.History
 	end        int64 // number of the window after the newest one
 	untracked  uint64
-	judged     []judgedCell                             // since the last standing, in windows before the newest one
+	judged     []judgedCell                             // since the last standing, otherwise than before, in windows before the last one of the cell
 	vanished   map[aggregate.CellKey]struct{}           // cells whose newest rows were provisional and did not come
 	held       map[aggregate.CellKey]aggregate.Snapshot // of the last standing
 }
 
-// judgedCell is a cell that was judged, perhaps again, in a window.
+// judgedCell is a cell in a window.
 type judgedCell struct {
 	cell   aggregate.CellKey
 	window int64 // number
@@ -72,7 +72,8 @@ type judgement struct {
 type standing struct {
 	length  int64       // of a window, ns
 	windows []*verdicts // ascending
-	// held are congested cells without rows in the windows; own counts them, unless the revision before has the same.
+	// held are congested cells whose newest rows are not in the windows; own counts them, unless the revision before has
+	// the same.
 	held map[aggregate.CellKey]aggregate.Snapshot
 	own  int
 }
@@ -140,9 +141,6 @@ func (h *histories) stand(windows []*Window, revision uint64) *standing {
 		if one == nil {
 			continue
 		}
-		if one.Get(c.window) == aggregate.Unjudged && one.End() == c.window+1 {
-			h.vanished[c.cell] = struct{}{}
-		}
 		i := s.lastWith(c.cell)
 		if i < 0 || s.windows[i].end-1 <= c.window || windows[i].Revision == revision {
 			continue
@@ -176,7 +174,7 @@ func (s *standing) lastWith(k aggregate.CellKey) int {
 	return -1
 }
 
-// hold adds congested cells without rows in the windows.
+// hold adds congested cells whose newest rows are not in the windows.
 func (h *histories) hold(s *standing) {
 	if len(s.windows) == 0 {
 		return
@@ -194,12 +192,11 @@ func (h *histories) hold(s *standing) {
 		}
 	}
 	for k := range h.vanished {
-		one := h.of[k]
-		if one == nil || one.End() <= first || s.lastWith(k) >= 0 {
+		if one := h.of[k]; one != nil && one.End() > first {
+			hold(k, one)
+		} else {
 			delete(h.vanished, k)
-			continue
 		}
-		hold(k, one)
 	}
 	if s.own = len(s.held); maps.Equal(s.held, h.held) {
 		s.held, s.own = h.held, 0
@@ -215,13 +212,22 @@ func (h *histories) judge(n int64, w *Window) {
 		h.end = 0
 	}
 	h.end = max(h.end, n+1)
+	rows := w.Rows.rows
 	for k, one := range h.of {
-		if one.Get(n) != aggregate.Unjudged { // from provisional rows
-			one.Set(n, aggregate.Unjudged)
+		last := one.End() == n+1
+		if !last && one.Get(n) == aggregate.Unjudged {
+			continue
+		}
+		if _, ok := rows.index[k]; ok {
+			continue
+		}
+		one.Set(n, aggregate.Unjudged) // provisional rows of it did not come
+		if last {
+			h.vanished[k] = struct{}{}
+		} else {
 			h.judged = append(h.judged, judgedCell{k, n})
 		}
 	}
-	rows := w.Rows.rows
 	for i := range rows.cells {
 		c := &rows.cells[i]
 		one := h.of[c.cell]
@@ -241,10 +247,12 @@ func (h *histories) judge(n int64, w *Window) {
 		if j&^aggregate.Loaded == aggregate.Below && one.Verdict(n, h.length).Sustained && w.LacksRowsOf(c.cell) {
 			j = j&aggregate.Loaded | aggregate.Undecided
 		}
-		one.Set(n, j)
-		if n < h.end-1 {
+		if one.End() <= n+1 {
+			delete(h.vanished, c.cell)
+		} else if one.Get(n) != j {
 			h.judged = append(h.judged, judgedCell{c.cell, n})
 		}
+		one.Set(n, j)
 	}
 }
 

@@ -184,25 +184,35 @@ func TestLateJudgement(t *testing.T) {
 	}
 }
 
-// TestVanishedRows: a congested cell whose last rows were announced and never came stays congested.
+// TestVanishedRows: a congested cell whose last rows were announced and never came stays congested, also while the time
+// of these rows is in memory and that of all others is not.
 func TestVanishedRows(t *testing.T) {
 	const cell, other = tabletest.FirstGroup + 7, tabletest.FirstGroup + 8
-	clocked(t, table.MemoryOptions{Windows: 10}, func(m *table.Memory, start int) {
-		for i := range 24 {
-			second := start + i
-			time.Sleep(time.Until(begin.Add(time.Duration(second+1)*time.Second + 20*time.Millisecond)))
-			switch i {
-			case 0:
-				write(t, m, shareBlock(1, second, cell, 50))
-			case 12:
-				m.WriteProvisional(provisionalOf(shareBlock(1, second, cell, 50)))
+	for name, tt := range map[string]struct {
+		announced        int
+		percent, samples uint64
+	}{"after the others are forgotten": {12, 50, 100}, "before": {5, 50, 100}, "too few to judge": {5, 0, 1}} {
+		clocked(t, table.MemoryOptions{Windows: 10}, func(m *table.Memory, start int) {
+			for i := range 24 {
+				second := start + i
+				time.Sleep(time.Until(begin.Add(time.Duration(second+1)*time.Second + 20*time.Millisecond)))
+				switch i {
+				case 0:
+					write(t, m, shareBlock(1, second, cell, 50))
+				case tt.announced:
+					b := shareBlock(1, second, cell, tt.percent)
+					for row := range b.Len() {
+						b.Samples[row] = tt.samples
+					}
+					m.WriteProvisional(provisionalOf(b))
+				}
+				write(t, m, shareBlock(2, second, other, 0))
+				synctest.Wait()
+				key := aggregate.CellKey{Signal: csig.MaxDelay, Kind: decode.Tag, Src: cell, Dst: tabletest.FirstGroup}
+				if v := m.State().Verdict(key, math.MaxInt64); !v.Sustained && i > 3 {
+					t.Errorf("%s: after %d s: %+v", name, i+1, v)
+				}
 			}
-			write(t, m, shareBlock(2, second, other, 0))
-			synctest.Wait()
-			key := aggregate.CellKey{Signal: csig.MaxDelay, Kind: decode.Tag, Src: cell, Dst: tabletest.FirstGroup}
-			if v := m.State().Verdict(key, math.MaxInt64); !v.Sustained && i > 3 {
-				t.Errorf("after %d s: %+v", i+1, v)
-			}
-		}
-	})
+		})
+	}
 }
