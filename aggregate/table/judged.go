@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -72,8 +73,8 @@ type judgement struct {
 type standing struct {
 	length  int64       // of a window, ns
 	windows []*verdicts // ascending
-	// held are congested cells whose newest rows are not in the windows; own counts them, unless the revision before has
-	// the same.
+	// held are congested cells whose newest rows are not in the windows. own counts them, unless the revision before has
+	// the same, and the cells of windows with other verdicts than before.
 	held map[aggregate.CellKey]aggregate.Snapshot
 	own  int
 }
@@ -128,8 +129,8 @@ func (h *histories) verdict(one *aggregate.History, n int64) cellVerdict {
 }
 
 // stand returns the verdicts at the end of the last of all windows. Those of the revision were just added. If one of
-// them was judged otherwise before, later windows have old verdicts on its cells: in the last window with rows of a cell,
-// stand mends the verdict, and puts a copy of the window into the list.
+// them was judged otherwise before, later windows have old verdicts on its cells: stand mends these, and puts copies of
+// the windows, as of the revision, into the list.
 func (h *histories) stand(windows []*Window, revision uint64) *standing {
 	s := &standing{length: h.length}
 	for _, w := range windows {
@@ -141,37 +142,31 @@ func (h *histories) stand(windows []*Window, revision uint64) *standing {
 		if one == nil {
 			continue
 		}
-		i := s.lastWith(c.cell)
-		if i < 0 || s.windows[i].end-1 <= c.window || windows[i].Revision == revision {
-			continue
+		later := sort.Search(len(windows), func(i int) bool { return s.windows[i].end-1 > c.window })
+		for i := later; i < len(windows); i++ {
+			at, ok := s.windows[i].of[c.cell]
+			if !ok || windows[i].Revision == revision && !copied[i] {
+				continue
+			}
+			now := h.verdict(one, s.windows[i].end-1)
+			if s.windows[i].list[at] == now { // so are those after it
+				break
+			}
+			if !copied[i] {
+				copied[i] = true
+				w, all := *windows[i], *s.windows[i]
+				all.list = slices.Clone(all.list)
+				w.Rows.judged = &judgement{thresholds: h.thresholds, length: h.length, windows: []*verdicts{&all}}
+				w.Revision, w.Memo = revision, NewMemo()
+				windows[i], s.windows[i] = &w, &all
+				s.own += len(all.list)
+			}
+			s.windows[i].list[at] = now
 		}
-		at, now := s.windows[i].of[c.cell], h.verdict(one, s.windows[i].end-1)
-		if s.windows[i].list[at] == now {
-			continue
-		}
-		if !copied[i] {
-			copied[i] = true
-			w, all := *windows[i], *s.windows[i]
-			all.list = slices.Clone(all.list)
-			w.Rows.judged = &judgement{thresholds: h.thresholds, length: h.length, windows: []*verdicts{&all}}
-			w.Memo = NewMemo()
-			windows[i], s.windows[i] = &w, &all
-		}
-		s.windows[i].list[at] = now
 	}
 	h.judged = h.judged[:0]
 	h.hold(s)
 	return s
-}
-
-// lastWith returns the index of the last window with a verdict on a cell, -1 for none.
-func (s *standing) lastWith(k aggregate.CellKey) int {
-	for i, w := range slices.Backward(s.windows) {
-		if w.at(k) != nil {
-			return i
-		}
-	}
-	return -1
 }
 
 // hold adds congested cells whose newest rows are not in the windows.
@@ -198,8 +193,10 @@ func (h *histories) hold(s *standing) {
 			delete(h.vanished, k)
 		}
 	}
-	if s.own = len(s.held); maps.Equal(s.held, h.held) {
-		s.held, s.own = h.held, 0
+	if maps.Equal(s.held, h.held) {
+		s.held = h.held
+	} else {
+		s.own += len(s.held)
 	}
 	h.held = s.held
 }

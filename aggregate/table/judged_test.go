@@ -163,12 +163,12 @@ func shareBlock(producer uint64, second int, src uint64, percent uint64) *aggreg
 	return b
 }
 
-// TestLateJudgement: a late block that changes the judgement of a window changes the state of a cell that has rows in a
-// later window, but not in the newest one.
+// TestLateJudgement: a late block that changes the judgement of a window changes the states of a cell in all later
+// windows with rows of it.
 func TestLateJudgement(t *testing.T) {
 	const cell, other = tabletest.FirstGroup + 7, tabletest.FirstGroup + 8
 	m := table.NewMemory(table.MemoryOptions{Now: tabletest.Still})
-	for _, b := range []*aggregate.Block{shareBlock(1, 5, cell, 3), shareBlock(2, 4, cell, 50), shareBlock(1, 6, other, 0)} {
+	for _, b := range []*aggregate.Block{shareBlock(1, 5, cell, 3), shareBlock(1, 6, cell, 3), shareBlock(2, 4, cell, 50), shareBlock(1, 7, other, 0)} {
 		write(t, m, b)
 		m.Publish()
 	}
@@ -177,10 +177,47 @@ func TestLateJudgement(t *testing.T) {
 	if v := s.Verdict(key, math.MaxInt64); !v.Sustained || v.Since != since {
 		t.Errorf("%+v", v)
 	}
-	for _, c := range table.Merge(s.Last(3)).Cells(csig.MaxDelay, nil) {
-		if c.Src == cell && (c.State != aggregate.Congested || c.Since != since || c.CongestedWindows != 2) {
-			t.Errorf("%s, %+v, %d of %d windows", c.State, c.Verdict, c.CongestedWindows, c.JudgedWindows)
+	for i, n := range []uint64{1, 1, 1, 0, 3} {
+		cells := table.Merge(s.Windows).Cells(csig.MaxDelay, nil)
+		if i < len(s.Windows) {
+			cells = s.Windows[i].Cells(csig.MaxDelay)
 		}
+		for _, c := range cells {
+			if c.Src == cell && (c.State != aggregate.Congested || c.Since != since || c.CongestedWindows != n) {
+				t.Errorf("%d: %s, %+v, %d of %d windows", i, c.State, c.Verdict, c.CongestedWindows, c.JudgedWindows)
+			}
+		}
+	}
+}
+
+// TestLogOfLateRows: the log of revisions keeps within the bound on rows if late rows change the states of cells in later
+// windows, copies of which it then holds.
+func TestLogOfLateRows(t *testing.T) {
+	const cells, most = 100, 1000
+	m := table.NewMemory(table.MemoryOptions{MaxRows: most, Now: tabletest.Still})
+	list := tabletest.Block(rand.New(rand.NewPCG(1, 1)), 1, begin.Add(50*time.Second), cells, csig.MaxDelay)
+	for i := range list.Len() {
+		list.Observations[i], list.Samples[i], list.Heavy[i], list.Unjudged[i] = 100, 100, 3, 0
+	}
+	write(t, m, list, shareBlock(1, 51, tabletest.FirstGroup+cells, 0))
+	m.Publish()
+	for i := range 30 { // an onset of another cell each time
+		late := shareBlock(2, 10+i, list.SrcGroup[0], 50)
+		for row := range late.Len() {
+			late.DstGroup[row] = uint64(tabletest.FirstGroup + i%10)
+			late.SrcGroup[row] += uint64(i / 10)
+		}
+		write(t, m, late)
+		m.Publish()
+	}
+	s, kept := m.State(), 0
+	for revision := range s.Revision {
+		if _, ok := s.At(revision); ok {
+			kept++
+		}
+	}
+	if kept == 0 || kept > most/cells {
+		t.Errorf("%d of %d revisions", kept, s.Revision)
 	}
 }
 

@@ -178,3 +178,19 @@ func TestNeverHeard(t *testing.T) {
 		}
 	})
 }
+
+// TestTimelineOfLateRows: late rows of a window change the states of later windows that were shown before.
+func TestTimelineOfLateRows(t *testing.T) {
+	now := begin.Add(3 * time.Second)
+	s := newClocked(t, table.MemoryOptions{}, &now, tabletest.Names{Racks: 3})
+	between := []seen{{1, 2, 1, 3, 100}}
+	for i, b := range []*aggregate.Block{rows(1, 1, between), rows(1, 2, between), rows(2, 0, loaded)} {
+		s.writeBlock(t, b)
+		s.memory.Publish()
+		for _, m := range read[wire.TimelineResponse](t, s.get(t, "/api/v1/timeline?windows=2&src=rack1&dst=rack2")).Timeline {
+			if congested := i == 2; m.Cells > 0 && (m.Congested == 1) != congested {
+				t.Errorf("after block %d: %v", i, m)
+			}
+		}
+	}
+}
