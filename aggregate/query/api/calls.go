@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"connectrpc.com/connect"
@@ -90,7 +91,7 @@ func (a *API) callOptions(method string) (procedure string, options connect.Hand
 		connect.WithSchema(wire.File_query_proto.Services().ByName("QueryService").Methods().ByName(protoreflect.Name(method))),
 		connect.WithReadMaxBytes(maxCall), connect.WithCompressMinBytes(minCompressed), inCodecs(),
 		connect.WithRecover(func(ctx context.Context, call connect.Spec, _ http.Header, p any) error {
-			a.Logger.ErrorContext(ctx, "answer call", slog.String("procedure", call.Procedure), slog.Any("panic", p))
+			a.Logger.ErrorContext(ctx, "answer call", slog.String("procedure", call.Procedure), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 			return connect.NewError(connect.CodeInternal, errors.New("the server could not answer: its log says why"))
 		}))
 }

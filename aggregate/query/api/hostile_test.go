@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
@@ -226,15 +229,23 @@ func TestPanic(t *testing.T) {
 	for method, reader := range map[string]query.Reader{"broken.Cells": broken{querytest.Fabric(2, 4)}, "illegible.Groups": illegible{querytest.Fabric(2, 4)}} {
 		var log bytes.Buffer
 		s := newServed(t, 9, func(c *api.Config) { c.Reader, c.Logger = reader, slog.New(slog.NewTextHandler(&log, nil)) })
-		for _, question := range []string{"cells", "verdict"} {
-			if w := s.get(t, "/api/v1/"+question+"?"+past); w.Code != 500 || strings.Contains(w.Body.String(), "secret") {
-				t.Errorf("%T, %s: %d %s", reader, question, w.Code, w.Body)
-			}
+		logged := func(question string) {
 			if text := log.String(); !strings.Contains(text, "secret") || !strings.Contains(text, method) {
 				t.Errorf("%T, %s: %s", reader, question, text)
 			}
 			log.Reset()
 		}
+		for _, question := range []string{"cells", "verdict"} {
+			if w := s.get(t, "/api/v1/"+question+"?"+past); w.Code != 500 || strings.Contains(w.Body.String(), "secret") {
+				t.Errorf("%T, %s: %d %s", reader, question, w.Code, w.Body)
+			}
+			logged(question)
+		}
+		q := &wire.CellsRequest{From: timestamppb.New(begin), To: timestamppb.New(begin.Add(10 * time.Second))}
+		if _, err := caller(t, s).Cells(t.Context(), connect.NewRequest(q)); connect.CodeOf(err) != connect.CodeInternal || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%T, call: %v", reader, err)
+		}
+		logged("call")
 	}
 }
 
