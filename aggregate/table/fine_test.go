@@ -181,6 +181,11 @@ func TestFineStates(t *testing.T) {
 		if c := fine.State().Newest().Cells(csig.MinABWRatio)[0]; c.Heavy == 0 || c.State != aggregate.NotJudged {
 			t.Errorf("a cell that no window of 1 s has judged is %s", c.State)
 		}
+		for _, c := range table.Merge(fine.State().Last(2)).Cells(csig.MinABWRatio, nil) {
+			if c.JudgedWindows > 1 || c.JudgedWindows == 0 && c.State == aggregate.Congested {
+				t.Errorf("%d windows of 1 s judged the cell, want 1: %+v", c.JudgedWindows, c)
+			}
+		}
 	})
 }
 

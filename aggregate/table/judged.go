@@ -291,6 +291,9 @@ func mergedJudgement(windows []*Window, rows *tableRows) *judgement {
 		}
 		out.thresholds, out.length, out.seconds = of.thresholds, of.length, of.seconds
 		if out.seconds != nil {
+			if n := len(out.windows); n > 0 && len(of.windows) > 0 && out.windows[n-1].end == of.windows[0].end { // of the same second
+				out.windows = out.windows[:n-1]
+			}
 			out.windows = append(out.windows, of.windows...)
 			continue
 		}
