@@ -71,17 +71,19 @@ func (s *Shard) lookup() {
 	s.findEntries(items)
 }
 
-// findSeries finds the series of items.
+// findSeries finds the series of items, and notices those whose code is watched.
 func (s *Shard) findSeries(items []pendingItem) {
+	notices, slots := s.watching != nil && !s.counted, s.keys.slots
 	for i := range items {
 		it := &items[i]
-		slot := &s.keys.slots[it.series&uint32(len(s.keys.slots)-1)]
+		slot := &slots[it.series&uint32(len(slots)-1)]
 		if slot.key != uint64(it.key) {
 			slot = s.findSlot(it)
+			slots = s.keys.slots
 		}
 		it.series = slot.series
-		if s.watching != nil && !s.counted {
-			s.noticeItem(it, slot.watch)
+		if notices && it.code&codeBits >= slot.watch {
+			s.noticeItem(it)
 		}
 	}
 }

@@ -101,11 +101,8 @@ func (s *Shard) watchFrom(k lookupKey, at aggregate.LocationID, capacity uint64)
 	return aggregate.NotWatched
 }
 
-// noticeItem lists a pending item if its key is watched: for its source, and for its value.
-func (s *Shard) noticeItem(it *pendingItem, watch uint32) {
-	if it.code&codeBits < watch {
-		return
-	}
+// noticeItem lists a pending item whose code is watched: for its source, and for its value.
+func (s *Shard) noticeItem(it *pendingItem) {
 	o := &s.batch[it.obs]
 	if s.endpoints.suspicious[it.key.src()] {
 		s.notice(aggregate.Watched{Observation: o, Why: aggregate.WatchedSource})
