@@ -50,8 +50,8 @@ const (
 	State_STATE_CONGESTED State = 4
 	// Something was heavy in the last 300 windows, but the cell is not congested: not yet, or no longer.
 	State_STATE_BRIEF State = 5
-	// No threshold applies: the signal's table has none, no step of it is heavy as a whole, or, for min
-	// ABW, the capacity of the port is unknown.
+	// No threshold applies: the signal's table has none, no bucket of it is heavy as a whole, or, for
+	// min ABW, the capacity of the port is unknown.
 	State_STATE_NOT_JUDGED State = 6
 )
 
@@ -112,7 +112,7 @@ const (
 	Kind_KIND_UNSPECIFIED Kind = 0
 	// Tags at receivers.
 	Kind_KIND_TAG Kind = 1
-	// Reflections at senders.
+	// Reflections at any tap.
 	Kind_KIND_REFLECTION Kind = 2
 )
 
@@ -228,11 +228,11 @@ type Severity int32
 const (
 	// Not set.
 	Severity_SEVERITY_UNSPECIFIED Severity = 0
-	// Informational.
+	// Advice.
 	Severity_SEVERITY_INFO Severity = 1
-	// Some answers may be wrong.
+	// It may be intended, or some answers may be wrong.
 	Severity_SEVERITY_WARNING Severity = 2
-	// Answers are wrong, or the protocol is broken.
+	// It violates a requirement of the protocol.
 	Severity_SEVERITY_ERROR Severity = 3
 )
 
@@ -649,7 +649,7 @@ func (x *Rest) GetRows() bool {
 // VerdictRequest asks where the fabric is congested.
 type VerdictRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Number of recent windows in memory to add up; by default all that it holds.
+	// Number of recent windows in memory to add up.
 	Windows *uint32 `protobuf:"varint,1,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
 	// RFC 3339: start of a range of history, in whole seconds, answered by the store.
 	From *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
@@ -3042,7 +3042,7 @@ type Cell struct {
 	Src string `protobuf:"bytes,1,opt,name=src,proto3" json:"src,omitempty"`
 	// Destination group.
 	Dst string `protobuf:"bytes,2,opt,name=dst,proto3" json:"dst,omitempty"`
-	// Kind of the observations: tags at receivers, or reflections at senders.
+	// Kind of the observations: tags at receivers, or reflections at any tap.
 	Kind Kind `protobuf:"varint,3,opt,name=kind,proto3,enum=csigscope.query.v1.Kind" json:"kind,omitempty"`
 	// The state at the end of the range: the last 300 windows before it decide. In history they last
 	// 1 min if from, to and the step of a timeline or a table are whole minutes, and all producers
@@ -3721,8 +3721,8 @@ type Statement struct {
 	ShareRatio float64 `protobuf:"fixed64,10,opt,name=share_ratio,json=shareRatio,proto3" json:"share_ratio,omitempty"`
 	// Named locations, those with the most heavy observations first, at most 64.
 	Locations []string `protobuf:"bytes,11,rep,name=locations,proto3" json:"locations,omitempty"`
-	// Number of ports that a considerable part of the heavy observations names, with all possible ports
-	// of a set.
+	// Number of ports with a considerable part of the heavy observations; a set counts with all of its
+	// ports.
 	Ports uint32 `protobuf:"varint,12,opt,name=ports,proto3" json:"ports,omitempty"`
 	// Number of ports of the whole, such as all uplinks of the device.
 	OfPorts uint32 `protobuf:"varint,13,opt,name=of_ports,json=ofPorts,proto3" json:"of_ports,omitempty"`
@@ -5758,7 +5758,7 @@ type Flow struct {
 	SrcGroup string `protobuf:"bytes,7,opt,name=src_group,json=srcGroup,proto3" json:"src_group,omitempty"`
 	// Destination group.
 	DstGroup string `protobuf:"bytes,8,opt,name=dst_group,json=dstGroup,proto3" json:"dst_group,omitempty"`
-	// Kind of the observations: tags at receivers, or reflections at senders.
+	// Kind of the observations: tags at receivers, or reflections at any tap.
 	Kind Kind `protobuf:"varint,9,opt,name=kind,proto3,enum=csigscope.query.v1.Kind" json:"kind,omitempty"`
 	// Number of counted tags or reflections, weighted by the sampling: the heavy ones of a named flow.
 	Observations uint64 `protobuf:"varint,10,opt,name=observations,proto3" json:"observations,omitempty"`
@@ -7718,7 +7718,7 @@ type WatchResponse_Synced struct {
 }
 
 type WatchResponse_Window struct {
-	// A window closed or changed.
+	// A window ended or changed.
 	Window *WindowEvent `protobuf:"bytes,4,opt,name=window,proto3,oneof"`
 }
 
