@@ -81,8 +81,8 @@
 //
 // # Values
 //
-// A Table turns S into a code, (S & mask) >> shift, and a code into a range of values,
-// by explicit buckets or in even steps:
+// A Table turns S into a code, (S & mask) >> shift, and a code into a bucket, a range of values.
+// Buckets are explicit or even:
 //
 //	buckets     code i covers [bound i, bound i+1), compact up to 32    (section 5.3.3, Appendix A)
 //	quantum q   code i covers [i*q, (i+1)*q)                            (section 4.1.3, 5.3.3)
