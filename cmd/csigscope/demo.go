@@ -37,9 +37,9 @@ func newDemoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Emit a training job, replay it, store it, and show the heatmaps",
 		Long: `demo runs the whole pipeline on one machine: it simulates a fabric of 64 hosts in 16 racks with a
-training job, one oversubscribed uplink group and one incast, replays the captures into the
-embedded ClickHouse engine, and serves the two heatmaps on a local page: mean available bandwidth,
-and the mode of the bottleneck.
+training job, one rack with slow uplinks and one incast, replays the captures into the embedded
+ClickHouse engine, and serves the two heatmaps on a local page: mean available bandwidth, and the mode
+of the bottleneck.
 
 ` + setHelp,
 		Example: `  csigscope demo

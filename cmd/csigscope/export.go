@@ -44,7 +44,7 @@ outages of the network and of either side, and count once. The collector knows t
 by a certificate or a token.
 
 SIGTERM or Ctrl-C closes all windows and ends the process; the next export sends the windows that
-the collector does not take at once. SIGHUP reads the files again, as in collect.
+the collector does not take within 5 s. SIGHUP reads the files again, as in collect.
 
 With --capture ebpf the kernel counts packets instead of copying them; --check says whether a host can
 do that. Flows are then estimated from samples, and single packets are not searched for findings.

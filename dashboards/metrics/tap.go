@@ -117,7 +117,7 @@ type MirrorSession struct {
 func NewMirrors(read func() []Mirror) *Collector {
 	c := new(Collector)
 	named := new(first)
-	packets := c.counter("mirror_packets_total", "Packets that arrived for mirror sessions, by kind; mirror is a mirrored frame.", "tap", "result")
+	packets := c.counter("mirror_packets_total", "Packets that arrived for mirror sessions; the result mirror is a mirrored frame.", "tap", "result")
 	excess := c.counter("mirror_excess_frames_total", "Frames of sessions beyond max_sessions, which count together as the mirror itself.", "tap")
 	counters := []struct {
 		*family

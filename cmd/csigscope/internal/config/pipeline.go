@@ -16,7 +16,7 @@ import (
 type Decode struct {
 	Endpoints  Choice[endpoints] `yaml:"endpoints" help:"IP header of a tunnel that names the ends of a path"`
 	InnerTags  bool              `yaml:"inner_tags,omitempty" help:"accept tags inside tunnels, which are orphans otherwise"`
-	UDPTunnels UDPTunnels        `yaml:"udp_tunnels,flow" help:"tunnels by UDP destination port: gtpu, geneve, psp, vxlan or vxlan-gpe; a list replaces all of the defaults"`
+	UDPTunnels UDPTunnels        `yaml:"udp_tunnels,flow" help:"tunnels by UDP destination port: gtpu, geneve, psp, vxlan or vxlan-gpe; setting them replaces all of the defaults"`
 }
 
 type endpoints struct{}
