@@ -3,7 +3,7 @@
 //
 // All types but SampledSeries and Judged share one structure: rows by (time step, cell, key), one
 // bound on their number, and one rule for reaching it (Bounds). The key is a location in Table, a location
-// of any groups in TopBottlenecks, a code in Distributions, and a flow in FlowTotals. Memory is a
+// over all groups in TopBottlenecks, a code in Distributions, and a flow in FlowTotals. Memory is a
 // sliding table with revisions, which many clients read at the same time.
 //
 // It knows rows and their bounds; package aggregate defines mode and state. It must never know

@@ -39,8 +39,8 @@ them within 10 s, they wait in the outbox and the exit code is 1. A second signa
 at once, with exit code 1.
 
 SIGHUP reads the configuration and the fabric file again. If one has a mistake, the log reports it and
-nothing changes. Otherwise taps, permitted exporters, their limits, and the origins and limits of the
-section api change, and each packet counts once. Files with tokens, certificates and authorities are
+nothing changes. Otherwise taps, permitted exporters and their limits, and the origins and limits of
+the section api change; each packet counts once. Files with tokens, certificates and authorities are
 read again when they change.
 
 The store may be away, also at the start: rows and names wait on disk. A store that answers within
@@ -52,8 +52,8 @@ killed process loses its open windows of 1 s and shorter, about the last 3 s, wh
 records as a gap.
 
 --metrics-listen serves /metrics for Prometheus, /healthz (200 while windows are committed) and
-/readyz, which is 503 with the reason while the link of a tap is down, while the store was never
-reached, refuses rows or lets one wait for more than 2 minutes, or while the outbox is full or fails.
+/readyz, which is 503 with the reason while the link of a tap is down, the store was never reached,
+refuses rows or lets one wait for more than 2 minutes, or the outbox is full or fails.
 Supports systemd notification (sd_notify).`,
 		Example: `  csigscope collect --interface eth1 --fabric fabric.yaml
   csigscope collect --config csigscope.yaml --fabric fabric.yaml

@@ -93,8 +93,8 @@ configuration file, then the default.
 Durations are written like 500ms, 10s or 1h30m, sizes like 64MiB (without a unit in
 bytes), times like 2026-01-05T09:30:00Z.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 done, with a fault that the
-command looks for (conform, fabric import, report --fail-on, schema verify, trace).`,
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 done, and problems found (conform,
+fabric import, report --fail-on, schema verify, trace).`,
 		Example: `  csigscope demo                                  # everything at once, in a browser
   csigscope emit --scenario demo --out captures   # packets of a simulated fabric
   csigscope replay captures/*.pcapng --fabric captures/fabric.yaml

@@ -24,10 +24,10 @@ answers from both; watch and changes need a running collector, and extent, cover
 forget need the store.
 
 -o json prints the answers of the query API (/openapi.json). windows, extent, coverage, taps and
-forget have no such answer: they print their rows, without age and completeness, as export does with
--o ndjson. The columns of the other formats are the fields of JSON, with the unit at the end
-(mean_bps). The mode of the bottleneck is the location that more of a cell's heavy observations name
-than any other; a type_N that sums or counts over hops has none.
+forget have no such answer: they print their rows, without age and completeness. The columns of the
+other formats are the fields of JSON, with the unit at the end (mean_bps). The mode of the bottleneck is
+the location that more of a cell's heavy observations name than any other; a type_N that sums or counts
+over hops has none.
 
 Without a time range, the store answers with all its rows, and a collector with its last windows,
 or for flows and findings with its last stored hour. --since, or --from and --to, ask for history.
@@ -208,9 +208,9 @@ func newQueryCoverage() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "coverage",
 		Short: "How much of the range is known, by window or cell",
-		Long: `coverage lists how many observations answers are based on, and how many are missing. It lists
-windows, over all signals. untouched and trimmed observations are among the tags and reflections,
-overflow is beyond the limits on keys. gap_ratio is the part of the window that at least one producer
+		Long: `coverage lists how many observations answers are based on, and how many are missing, by window, over
+all signals. tags and reflections include those that are untouched or trimmed; overflow counts
+observations beyond the limits on keys. gap_ratio is the part of the window that at least one producer
 lacks. lost is the number of missing observations; a packet that the kernel dropped, or that the
 sequence numbers of a mirror session show as missing, counts as one. In a window that is not listed
 nothing was observed.
@@ -301,11 +301,11 @@ func newQueryTaps() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "taps",
 		Short: "Packets and observations of each tap: decoded, stored, rejected, dropped",
-		Long: `taps lists the packets and observations of taps over a range: packets by the result of decoding,
-observations = stored + overflow + late + rejected, packets that the kernel dropped, frames that
-receive offload (GRO) merged, so that their packets and bytes are miscounted, and packets that the
-sequence numbers of mirror sessions show as missing. A piece of a capture counts in full if any
-part of it lies in the range. If a file does not name its interfaces, the tap has the name of the
+		Long: `taps lists the packets and observations of taps over a range: packets by the result of decoding;
+observations = stored + overflow + late + rejected; packets that the kernel dropped; frames that
+receive offload (GRO) merged, whose packets and bytes are miscounted; and packets missing in the
+sequence numbers of mirror sessions. A piece of a capture counts in full if any part of it lies in
+the range. If a file does not name its interfaces, the tap has the name of the
 file. A mirror session is the tap MIRROR/SWITCH/SESSION; the column timestamps says whether
 its times are the switch's.`,
 		Args: noArgs,

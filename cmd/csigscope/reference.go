@@ -26,8 +26,8 @@ var tablesReference string
 const findingsReference = `
 ## Findings
 
-report looks for all of these but contested-name and clock-ahead. collect and export store their findings; replay stores
-unauthorised-sender, forged-value at senders, unknown-locator, above-capacity, reserved-bits,
+report looks for all of these but contested-name and clock-ahead. collect and export store all that they find; replay
+stores unauthorised-sender, forged-value at senders, unknown-locator, above-capacity, reserved-bits,
 orphan-tag and stuck-port. Sections are those of draft-ravi-ippm-csig-01, IBCS is
 draft-tian-ccwg-ibcs-datapath-processing-00. conform judges a single device, by rules of its own.
 A culprit is certain if at least 3 flows are affected, and it explains them better than chance by a factor of 100 times

@@ -143,12 +143,12 @@ func newSchemaVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check that stored rows add up",
-		Long: `Check that all stored rows are consistent, and print violations: 1 s rows add up to 1 min rows and
-fine rows to no more than 1 s rows (if the run is done and neither has expired), observations that
-taps counted as stored are there or in gaps, the numbers of each row fit together, no two records
-have the same identity, and the run, the configuration, the groups and the location of each row are
-known. A run is one replay of a capture, or one process that captures. verify reads every row, in
-pieces of a day or less.
+		Long: `Check that all stored rows are consistent, and print violations. 1 s rows have to add up to 1 min
+rows, and fine rows to no more than 1 s rows (if the run is done and neither has expired).
+Observations that taps counted as stored have to be there or in gaps, the numbers of each row have
+to fit together, and no two records may have the same identity. The run, the configuration, the
+groups and the location of each row have to be known. A run is one replay of a capture, or one
+process that captures. verify reads every row, in pieces of a day or less.
 
 Rows of the kind "info" are no faults: runs that a later one superseded, rows that were written
 more than once and count once, lost rows that are in gaps. The exit code is 3 if there are faults.`,
@@ -190,8 +190,9 @@ func newSchemaTrim() *cobra.Command {
 budget: first fine windows, an hour at a time; then 1 s windows with their flows, a day at a time;
 then flows of 1 min windows, and rows of taps and findings, a month at a time. 1 min windows are
 never deleted. trim prints each deletion and records it in the table gaps, so that "schema verify"
-still compares the rows that are left with the counts of taps. The budget of the configuration file (store: max_disk) is the
-default; query serve, demo, replay and collect keep the database within it while they run.`,
+still compares the rows that are left with the counts of taps. The default budget is that of the
+configuration file (store: max_disk), within which query serve, demo, replay and collect keep the
+database while they run.`,
 		Example: "  csigscope schema trim --max-disk 50GB",
 		Args:    noArgs,
 	}

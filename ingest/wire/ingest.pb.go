@@ -1922,9 +1922,9 @@ func (x *Tap) GetSuperFrames() uint64 {
 	return 0
 }
 
-// Finding is a contradiction to the protocol or the configuration since the previous Tap. Findings
-// of the same kind and id, of all periods and taps, are one, whose counts add up. The collector
-// skips a finding, but not its record, if its time is outside of the windows that it takes.
+// Finding is a violation of the protocol, or a contradiction to the configuration, since the previous
+// Tap. Findings of the same kind and id, of all periods and taps, are one, whose counts add up. The
+// collector skips a finding, but not its record, if it takes no windows of the finding's time.
 type Finding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`                    // lower case and -, at most 32 bytes

@@ -84,8 +84,9 @@ type Tap struct {
 type Set map[string]*Tap
 
 // Open opens the taps of cfg. Taps of the set before, which may be nil, continue in both sets if their
-// capture settings are equal; Expect then gives them the sessions of the new set. A tap with another name at the same place
-// replaces the earlier one. If Open fails, it closes the taps that it opened; those of before stay open.
+// capture settings are equal; Expect then gives them the sessions of the new set. A tap with another
+// name at the same place replaces the earlier one. If Open fails, it closes the taps that it opened;
+// earlier ones stay open.
 func Open(cfg Config, before Set) (Set, error) {
 	taps := make(Set, len(cfg.Interfaces)+len(cfg.Mirrors))
 	var opened []*Tap
