@@ -39,9 +39,9 @@ func (s State) String() string {
 // HowToJudge says why cells of a signal can be NotJudged, and how to resolve that.
 func HowToJudge(s csig.Signal) string {
 	if s == csig.MinABW {
-		return "the signal's table has no threshold (heavy) or no step that is heavy as a whole, or the port's capacity is unknown: name the ports in a fabric file (--fabric), or set heavy to a bandwidth such as 10Gbps, or finer steps, in csig.tables of the configuration"
+		return "the signal's table has no threshold (heavy) or no bucket that is heavy as a whole, or the port's capacity is unknown: name the ports in a fabric file (--fabric), or set heavy to a bandwidth such as 10Gbps, or finer buckets, in csig.tables of the configuration"
 	}
-	return "the signal's table has no threshold (heavy), or no step that is heavy as a whole: set heavy, or finer steps, in csig.tables of the configuration"
+	return "the signal's table has no threshold (heavy), or no bucket that is heavy as a whole: set heavy, or finer buckets, in csig.tables of the configuration"
 }
 
 const (
