@@ -384,7 +384,7 @@ func (o *cellStates) compare(list []change, was *cellStates, from, to *condition
 		add(wire.ChangeKind_CHANGE_KIND_CLEARED)
 	case to.congested:
 		one.location, one.from = o.location(to), was.location(from)
-		if one.location != one.from && one.location != aggregate.NoLocation && one.from != aggregate.NoLocation {
+		if one.location != one.from {
 			add(wire.ChangeKind_CHANGE_KIND_MOVED)
 		}
 	}

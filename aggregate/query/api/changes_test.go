@@ -139,11 +139,17 @@ func line(c *wire.Change) string {
 	if c.Kind == wire.ChangeKind_CHANGE_KIND_CLEARED {
 		text += fmt.Sprintf(" for %gs", c.LastedS)
 	}
-	if c.LocationBefore != "" {
-		text += " " + c.LocationBefore + " ->"
-	}
-	if c.Location != "" {
-		text += " " + c.Location
+	for i, name := range []string{c.LocationBefore, c.Location} {
+		moved := c.Kind == wire.ChangeKind_CHANGE_KIND_MOVED
+		if name == "" && moved {
+			name = "unknown"
+		}
+		if name != "" {
+			text += " " + name
+		}
+		if i == 0 && moved {
+			text += " ->"
+		}
 	}
 	if c.HeavyRatio != nil && c.Kind == wire.ChangeKind_CHANGE_KIND_ONSET {
 		text += fmt.Sprintf(" %g", *c.HeavyRatio)
@@ -247,6 +253,17 @@ var changeCases = []struct {
 		"7 coverage_back rack1>rack2 congested since 0 leaf2:up2",
 		"7 moved rack1>rack2 congested since 0 leaf1:up1 -> leaf2:up2",
 		"8 cleared rack1>rack2 brief since 0 for 7s leaf2:up2",
+	}},
+	{"the only tap of a congested cell is away for longer than memory", []act{
+		{second: 0, a: others, b: loaded}, {second: 1, a: others}, {second: 2, a: others}, {second: 3, a: others}, {second: 70, a: others}, {second: 71, a: others, b: []seen{{1, 2, 2, 50, 100}}},
+	}, []string{
+		"initial onset rack1>rack2 congested since 0 leaf1:up1 0.5",
+		"5 tap_lost eth1 3s",
+		"5 coverage_lost rack1>rack2 no_data since 0 leaf1:up1 without eth1",
+		"6 moved rack1>rack2 no_data since 0 leaf1:up1 -> unknown without eth1",
+		"7 tap_back eth1 71s",
+		"7 coverage_back rack1>rack2 congested since 0 leaf2:up2",
+		"7 moved rack1>rack2 congested since 0 unknown -> leaf2:up2",
 	}},
 	{"a tap that is forgotten", []act{
 		{second: 0, a: quiet, b: others}, {second: 1, a: quiet}, {second: 2, a: quiet}, {second: 3, a: quiet}, {second: 4, a: quiet, forget: []uint64{2}},
