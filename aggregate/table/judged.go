@@ -129,14 +129,15 @@ func (h *histories) verdict(one *aggregate.History, n int64) cellVerdict {
 }
 
 // stand returns the verdicts at the end of the last of all windows. Those of the revision were just added. If one of
-// them was judged otherwise before, later windows have old verdicts on its cells: stand mends these, and puts copies of
-// the windows, as of the revision, into the list.
-func (h *histories) stand(windows []*Window, revision uint64) *standing {
-	s := &standing{length: h.length}
+// them was judged otherwise before, later windows have old verdicts on its cells: stand mends these in copies of the
+// windows, as of the revision, which it puts into the state. It returns those in which a verdict has changed for readers.
+func (h *histories) stand(state *State) (s *standing, mended []*Window) {
+	s = &standing{length: h.length}
+	windows := state.Windows
 	for _, w := range windows {
 		s.windows = append(s.windows, w.Rows.judged.windows[0])
 	}
-	copied := make(map[int]bool)
+	copied, differs := make(map[int]bool), make(map[int]bool)
 	for _, c := range h.judged {
 		one := h.of[c.cell]
 		if one == nil {
@@ -145,28 +146,36 @@ func (h *histories) stand(windows []*Window, revision uint64) *standing {
 		later := sort.Search(len(windows), func(i int) bool { return s.windows[i].end-1 > c.window })
 		for i := later; i < len(windows); i++ {
 			at, ok := s.windows[i].of[c.cell]
-			if !ok || windows[i].Revision == revision && !copied[i] {
+			if !ok || windows[i].Revision == state.Revision && !copied[i] {
 				continue
 			}
-			now := h.verdict(one, s.windows[i].end-1)
-			if s.windows[i].list[at] == now { // so are those after it
+			end := s.windows[i].end
+			was, now := s.windows[i].list[at], h.verdict(one, end-1)
+			if was == now { // so are those after it
 				break
 			}
+			differs[i] = differs[i] || was.Verdict(end, h.length) != now.Verdict(end, h.length)
 			if !copied[i] {
 				copied[i] = true
 				w, all := *windows[i], *s.windows[i]
 				all.list = slices.Clone(all.list)
 				w.Rows.judged = &judgement{thresholds: h.thresholds, length: h.length, windows: []*verdicts{&all}}
-				w.Revision, w.Memo = revision, NewMemo()
+				w.Revision, w.Memo = state.Revision, NewMemo()
 				windows[i], s.windows[i] = &w, &all
 				s.own += len(all.list)
 			}
 			s.windows[i].list[at] = now
 		}
 	}
+	for i, w := range windows {
+		if differs[i] {
+			w.Coverage, w.Durable = state.Coverage, w.last <= state.durable
+			mended = append(mended, w)
+		}
+	}
 	h.judged = h.judged[:0]
 	h.hold(s)
-	return s
+	return s, mended
 }
 
 // hold adds congested cells whose newest rows are not in the windows.

@@ -1,6 +1,7 @@
 package table_test
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -164,13 +165,32 @@ func shareBlock(producer uint64, second int, src uint64, percent uint64) *aggreg
 }
 
 // TestLateJudgement: a late block that changes the judgement of a window changes the states of a cell in all later
-// windows with rows of it.
+// windows with rows of it, which watchers get again.
 func TestLateJudgement(t *testing.T) {
 	const cell, other = tabletest.FirstGroup + 7, tabletest.FirstGroup + 8
 	m := table.NewMemory(table.MemoryOptions{Now: tabletest.Still})
-	for _, b := range []*aggregate.Block{shareBlock(1, 5, cell, 3), shareBlock(1, 6, cell, 3), shareBlock(2, 4, cell, 50), shareBlock(1, 7, other, 0)} {
+	w, steps := m.Watch(0), [][]int{nil, {6}, {4, 5, 6}, {7}}
+	for i, b := range []*aggregate.Block{shareBlock(1, 5, cell, 3), shareBlock(1, 6, cell, 3), shareBlock(2, 4, cell, 50), shareBlock(1, 7, other, 0)} {
 		write(t, m, b)
 		m.Publish()
+		if err := m.Sync(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		step, err := w.Next(t.Context())
+		if got := seconds(&table.State{Windows: step.Windows}); err != nil || !slices.Equal(got, steps[i]) {
+			t.Errorf("after block %d windows %v, %v", i, got, err)
+		}
+		if i == 0 {
+			continue
+		}
+		for _, later := range step.Windows[1:] { // on disk before
+			if !later.Durable || later.Coverage != step.State.Coverage {
+				t.Errorf("window of %s: durable %t", later.Start, later.Durable)
+			}
+		}
+		if step, err = w.Next(t.Context()); err != nil || step.Kind != table.Durable || len(step.Windows) != 1 {
+			t.Errorf("after block %d step %+v, %v", i, step, err)
+		}
 	}
 	s, since := m.State(), begin.Add(4*time.Second).UnixNano()
 	key := aggregate.CellKey{Signal: csig.MaxDelay, Kind: decode.Tag, Src: cell, Dst: tabletest.FirstGroup}

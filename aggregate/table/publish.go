@@ -134,7 +134,10 @@ func (m *Memory) publish() (changed []*Window) {
 		m.judgeBySeconds(changed)
 	} else {
 		m.histories.add(changed)
-		s.standing = m.histories.stand(s.Windows, s.Revision)
+		var mended []*Window
+		s.standing, mended = m.histories.stand(s)
+		changed = append(changed, mended...)
+		slices.SortFunc(changed, func(a, b *Window) int { return a.Start.Compare(b.Start) })
 		m.know(s.Windows)
 	}
 	s.log = m.logged(log, s, changed)

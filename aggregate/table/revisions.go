@@ -178,7 +178,7 @@ type Window struct {
 	Start, End time.Time
 	Revision   uint64    // in which it was published, with its rows and the verdicts on its cells
 	Producers  int       // number that wrote this window
-	Coverage   *Coverage // as of the revision in which its rows were published
+	Coverage   *Coverage // as of the revision in which watchers last got it
 	// Final says that its lateness has passed and no present producer has more rows: packets that
 	// come later may still change it.
 	Final bool
