@@ -189,6 +189,25 @@ func TestFineStates(t *testing.T) {
 	})
 }
 
+// TestFineSeconds: a sum of short windows counts each second once, also if a short window changes after later ones.
+func TestFineSeconds(t *testing.T) {
+	now := begin
+	seconds := table.NewMemory(table.MemoryOptions{Now: func() time.Time { return now }})
+	fine := table.NewFineMemory(seconds, fineLength, fineLateness, 1<<20)
+	for second, start := range []int{1, 2, 1} { // the last one is late
+		now = begin.Add(time.Duration(second+1)*time.Second + fineLength)
+		write(t, seconds, block(1, second, 9))
+		seconds.Publish()
+		write(t, fine, fineBlock(uint64(second), begin.Add(time.Duration(start)*time.Second), 9))
+		fine.Publish()
+	}
+	for _, c := range table.Merge(fine.State().Windows).Cells(csig.MinABWRatio, nil) {
+		if c.JudgedWindows != 2 {
+			t.Errorf("%v: %d windows of 1 s, want 2", c.ID(), c.JudgedWindows)
+		}
+	}
+}
+
 // TestFineOld: sums of short windows leave out cells without current rows, but not those that came
 // back before a 1 s window includes them.
 func TestFineOld(t *testing.T) {

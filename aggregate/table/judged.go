@@ -300,10 +300,13 @@ func mergedJudgement(windows []*Window, rows *tableRows) *judgement {
 		}
 		out.thresholds, out.length, out.seconds = of.thresholds, of.length, of.seconds
 		if out.seconds != nil {
-			if n := len(out.windows); n > 0 && len(of.windows) > 0 && out.windows[n-1].end == of.windows[0].end { // of the same second
-				out.windows = out.windows[:n-1]
+			for _, v := range of.windows {
+				at, found := slices.BinarySearchFunc(out.windows, v.end, func(o *verdicts, end int64) int { return cmp.Compare(o.end, end) })
+				if !found {
+					out.windows = slices.Insert(out.windows, at, v)
+				}
+				out.windows[at] = v
 			}
-			out.windows = append(out.windows, of.windows...)
 			continue
 		}
 		all.end = of.windows[0].end
