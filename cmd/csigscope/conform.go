@@ -74,7 +74,7 @@ ports at the time of their packets.`,
 			if len(args) < 2 {
 				return usageError{fmt.Errorf("%s: expected a capture before the device and at least one after it, got %d (see %s --help)", cmd.Name(), len(args), cmd.CommandPath())}
 			}
-			return nil
+			return filesArgs(cmd, args)
 		},
 		RunE: f.run,
 	}

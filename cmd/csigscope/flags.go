@@ -219,10 +219,20 @@ func oneArg(what string) cobra.PositionalArgs {
 	}
 }
 
-// filesArgs requires at least one file.
+// filesArgs requires at least one file, and standard input at most once: two readers would each get
+// a part of it.
 func filesArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return usageError{fmt.Errorf("%s: no capture file given (see %s --help)", cmd.Name(), cmd.CommandPath())}
+	}
+	stdin := 0
+	for _, arg := range args {
+		if arg == "-" || strings.HasSuffix(arg, "=-") { // PORT=- of conform
+			stdin++
+		}
+	}
+	if stdin > 1 {
+		return usageError{fmt.Errorf("%s: - is given %d times: expected standard input at most once", cmd.Name(), stdin)}
 	}
 	return nil
 }

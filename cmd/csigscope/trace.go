@@ -58,7 +58,7 @@ mirror sessions. After damage in a capture, reading resumes as in replay, and th
 			if len(args) < 2 || len(args) > maxTraced {
 				return usageError{fmt.Errorf("%s: expected 2 to %d captures, got %d (see %s --help)", cmd.Name(), maxTraced, len(args), cmd.CommandPath())}
 			}
-			return nil
+			return filesArgs(cmd, args)
 		},
 		RunE: f.run,
 	}
