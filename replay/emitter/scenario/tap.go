@@ -69,7 +69,7 @@ const (
 func (t *Tap) check() error {
 	switch {
 	case t.Racks && (t.Name != "" || len(t.Ports)+len(t.Before)+len(t.After) > 0):
-		return errors.New("racks: stands alone: names and places are those of the racks")
+		return errors.New("racks: names and places its taps by itself: leave out name, ports, before and after")
 	case !t.Racks && t.Name == "":
 		return errors.New("name: expected one")
 	case !t.Racks && !plainName(t.Name):

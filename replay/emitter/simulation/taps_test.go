@@ -289,7 +289,7 @@ func TestBadTapsAreRefused(t *testing.T) {
 		text, want string
 	}{
 		{"taps: [{name: a}]", "taps[0]: expected ports, before or after"},
-		{"taps: [{racks: true, name: a}]", "racks: stands alone"},
+		{"taps: [{racks: true, name: a}]", "racks: names and places its taps by itself: leave out name, ports, before and after"},
 		{"taps: [{name: ../a, before: ['*']}]", "names a file"},
 		{"taps: [{name: a, ports: ['[']}]", "pattern"},
 		{"taps: [{name: a, before: ['*'], loss: 120%}]", "line"},
