@@ -8,12 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // Spool calls use with paths in which inputs that can be read only once ("-", which is standard
 // input, and named pipes) are replaced by copies in a temporary folder ($TMPDIR). A copy is then
 // identified by its contents, like any file. Spool blocks until all inputs or ctx have ended, and
-// removes the copies when use returns.
+// removes the copies when use returns. The text of its error names the inputs, not the copies.
 func Spool(ctx context.Context, paths []string, use func(files []string) error) (err error) {
 	dir := ""
 	defer func() {
@@ -22,6 +23,7 @@ func Spool(ctx context.Context, paths []string, use func(files []string) error) 
 		}
 	}()
 	files := make([]string, len(paths))
+	var names []string // pairs of a copy and its input
 	for i, path := range paths {
 		if files[i] = path; !readOnce(path) {
 			continue
@@ -32,17 +34,31 @@ func Spool(ctx context.Context, paths []string, use func(files []string) error) 
 			}
 		}
 		// The base name is kept, since it may be the name of a tap.
-		name := "stdin"
+		name, input := "stdin", "standard input"
 		if path != "-" {
-			name = filepath.Base(path)
+			name, input = filepath.Base(path), path
 		}
 		files[i] = filepath.Join(dir, strconv.Itoa(i), name)
+		names = append(names, files[i], input)
 		if err := spool(ctx, path, files[i]); err != nil {
 			return fmt.Errorf("spool capture %q: %w", path, err)
 		}
 	}
-	return use(files)
+	if err := use(files); err != nil {
+		return inputError{err, strings.NewReplacer(names...)}
+	}
+	return nil
 }
+
+// inputError is an error about copies whose text names their inputs.
+type inputError struct {
+	error
+	names *strings.Replacer
+}
+
+func (e inputError) Error() string { return e.names.Replace(e.error.Error()) }
+
+func (e inputError) Unwrap() error { return e.error }
 
 // readOnce reports whether a path is standard input or not a regular file.
 func readOnce(path string) bool {

@@ -44,10 +44,10 @@ func TestSpool(t *testing.T) {
 		if got, err := os.ReadFile(copied); err != nil || !slices.Equal(got, want) || filepath.Base(copied) != "tap2.pcapng" {
 			t.Errorf("%s: %d bytes, want %d, %v", copied, len(got), len(want), err)
 		}
-		return fs.ErrInvalid
+		return &fs.PathError{Op: "read", Path: copied, Err: fs.ErrInvalid}
 	})
-	if !errors.Is(err, fs.ErrInvalid) {
-		t.Errorf("%v, want the error of the use", err)
+	if !errors.Is(err, fs.ErrInvalid) || err.Error() != "read "+fifo+": invalid argument" {
+		t.Errorf("%v, want the error of the use, about %s", err, fifo)
 	}
 	if _, err := os.Stat(copied); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("after its use: %v", err)
