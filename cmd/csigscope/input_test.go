@@ -204,3 +204,13 @@ func TestRefusedLinkType(t *testing.T) {
 		}
 	}
 }
+
+// TestPacketsOfPipe: the packets of a finding are those of the pipe, not of its copy.
+func TestPacketsOfPipe(t *testing.T) {
+	t.Parallel()
+	e := emit(t, "--scenario", "mirrors", "--set", "duration=100ms")
+	r := runWithInput(t, e.captures(t)[0], "report", "-", "-o", "markdown", "--out", "-")
+	if r.code != exitDone || !strings.Contains(r.stdout, "  Packets of -: 1, ") {
+		t.Errorf("exit code %d, %s\n%s", r.code, r.stderr, r.stdout)
+	}
+}

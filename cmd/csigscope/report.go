@@ -132,6 +132,14 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
 		for _, path := range args {
 			r.Files = append(r.Files, filepath.Base(path))
 		}
+		for _, f := range r.Findings {
+			for i := range f.Packets {
+				p := &f.Packets[i]
+				if at := slices.Index(files, p.File); at >= 0 {
+					p.File = args[at] // not its copy
+				}
+			}
+		}
 		if err := f.write(cmd, r); err != nil {
 			return err
 		}
