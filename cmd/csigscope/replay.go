@@ -110,11 +110,11 @@ func newReplayCommand() *cobra.Command {
 		Short: "Run captures through the pipeline into the store",
 		Long: `replay reads pcap and pcapng files, decodes their CSIG tags and reflections, aggregates them by
 window, cell, signal and location, stores the result, and prints a summary (-o json with its
-cells in the form of query cells). The content of a file is its identity: replaying it again, under
-another name or in another order, changes no number. FILE may be a folder of captures, a named
-pipe, or - for standard input; pipes are copied to $TMPDIR first, since their content is their
-identity as well. With --pace all files are replayed at the same time, by their timestamps;
-pauses of more than a day are skipped. Damaged files are read as decode reads them.
+cells in the form of query cells, without trend). The content of a file is its identity: replaying
+it again, under another name or in another order, changes no number. FILE may be a folder of
+captures, a named pipe, or - for standard input; pipes are copied to $TMPDIR first, since their
+content is their identity as well. With --pace all files are replayed at the same time, by their
+timestamps; pauses of more than a day are skipped. Damaged files are read as decode reads them.
 
 After a replay is interrupted or killed, run the same command again, at any pace: its rows replace
 the earlier ones. Until then the result of an earlier replay of the file stays visible. If there
