@@ -49,6 +49,9 @@ const (
 	MinObservations = 10
 	// Horizon is the number of windows before a time that decide the state at that time.
 	Horizon = 300
+	// HistoryWindows is the number of windows that a History holds: those that decide the state at the end of
+	// each of its last 128 windows.
+	HistoryWindows = Horizon + 128
 )
 
 // Thresholds are shares of heavy observations: a window at or above Onset starts congestion, one
@@ -141,30 +144,30 @@ func (c *CellStats) Judge(t Thresholds) {
 	c.State = t.State(c.Verdict, c.Observations, c.Samples, c.Heavy, c.Unjudged)
 }
 
-// History holds the judgements of the last Horizon windows of one cell or link. A window's number
+// History holds the judgements of the last HistoryWindows windows of one cell or link. A window's number
 // is its start divided by its length. The zero value is empty.
 type History struct {
-	ring           [Horizon]Judgement
+	ring           [HistoryWindows]Judgement
 	end            int64 // number of the window after the newest one
 	judged, loaded int   // windows in the ring
 }
 
-// Set sets or replaces the judgement of a window. It forgets windows that are Horizon before the
-// newest.
+// Set sets or replaces the judgement of a window. It forgets windows that are HistoryWindows before
+// the newest.
 func (h *History) Set(window int64, j Judgement) {
 	if window >= h.end {
-		for n := max(h.end, window-Horizon+1); n <= window && h.judged+h.loaded > 0; n++ {
+		for n := max(h.end, window-HistoryWindows+1); n <= window && h.judged+h.loaded > 0; n++ {
 			h.put(n, Unjudged)
 		}
 		h.end = window + 1
 	}
-	if window >= h.end-Horizon && window >= 0 {
+	if window >= h.end-HistoryWindows && window >= 0 {
 		h.put(window, j)
 	}
 }
 
 func (h *History) put(window int64, j Judgement) {
-	at := &h.ring[window%Horizon]
+	at := &h.ring[window%HistoryWindows]
 	h.count(*at, -1)
 	h.count(j, 1)
 	*at = j
@@ -181,10 +184,10 @@ func (h *History) count(j Judgement, n int) {
 
 // Get returns the judgement of a window; Unjudged if it is not held.
 func (h *History) Get(window int64) Judgement {
-	if window < 0 || window >= h.end || window < h.end-Horizon {
+	if window < 0 || window >= h.end || window < h.end-HistoryWindows {
 		return Unjudged
 	}
-	return h.ring[window%Horizon]
+	return h.ring[window%HistoryWindows]
 }
 
 // End returns the number of the window after the newest one.
@@ -196,7 +199,7 @@ func (h *History) Verdict(end, length int64) Verdict {
 	return s.Verdict(end, length)
 }
 
-// Snapshot is what a History says of the windows before a time. It has about a sixth of a History's size and never changes.
+// Snapshot is what a History says of the windows before a time. It has about an eighth of a History's size and never changes.
 // The zero value is that of an empty History.
 type Snapshot struct {
 	last           int64                       // number of the window after the newest one
@@ -209,8 +212,8 @@ func (h *History) Snapshot(end int64) Snapshot {
 	s := Snapshot{last: min(end, h.end)}
 	left := h.judged + h.loaded // the windows from n down have at most so many; at 0 they are empty
 	open := true                // no window below the clear share is later
-	for n := s.last - 1; n >= max(h.end-Horizon, 0) && left > 0; n-- {
-		j, age := h.ring[n%Horizon], uint16(s.last-n)
+	for n := s.last - 1; n >= max(s.last-Horizon, h.end-HistoryWindows, 0) && left > 0; n-- {
+		j, age := h.ring[n%HistoryWindows], uint16(s.last-n)
 		if j&Loaded != 0 {
 			s.loaded = cmp.Or(s.loaded, age)
 			left--

@@ -70,17 +70,17 @@ func TestHistoryForgets(t *testing.T) {
 		case 1, 2:
 			j = aggregate.Onset | aggregate.Loaded
 		}
-		if newest = max(newest, at); at > newest-aggregate.Horizon {
+		if newest = max(newest, at); at > newest-aggregate.HistoryWindows {
 			h.Set(at, j)
 			kept[at] = j
 		}
-		n := newest - rng.Int64N(aggregate.Horizon)
+		n := newest - rng.Int64N(aggregate.HistoryWindows)
 		if got := h.Get(n); got != kept[n] {
 			t.Fatalf("window %d of %d is %d, want %d", n, newest, got, kept[n])
 		}
 		of := func(end int64) aggregate.Verdict {
 			want, open := aggregate.Verdict{Silent: n+1 <= end-aggregate.Horizon}, true
-			for i := n; i > max(newest, end-1)-aggregate.Horizon; i-- {
+			for i := n; i > max(newest-aggregate.HistoryWindows, end-1-aggregate.Horizon); i-- {
 				is := kept[i] &^ aggregate.Loaded
 				want.AnyLoaded, want.AnyJudged = want.AnyLoaded || kept[i] != is, want.AnyJudged || is != aggregate.Unjudged
 				if open = open && is != aggregate.Below; open && is == aggregate.Onset {

@@ -21,8 +21,8 @@ type histories struct {
 	of         map[aggregate.CellKey]*aggregate.History
 	end        int64 // number of the window after the newest one
 	untracked  uint64
-	judged     []judgedCell                             // since the last standing, otherwise than before, in windows before the last one of the cell
-	vanished   map[aggregate.CellKey]struct{}           // cells whose newest rows were provisional and did not come
+	judged     []judgedCell                             // cells judged differently since the last standing, in windows before their last one
+	vanished   map[aggregate.CellKey]struct{}           // cells whose newest rows were announced, and did not come
 	held       map[aggregate.CellKey]aggregate.Snapshot // of the last standing
 }
 
@@ -73,10 +73,9 @@ type judgement struct {
 type standing struct {
 	length  int64       // of a window, ns
 	windows []*verdicts // ascending
-	// held are congested cells whose newest rows are not in the windows. own counts them, unless the revision before has
-	// the same, and the cells of windows with other verdicts than before.
+	// held are congested cells whose newest rows are not in the windows.
 	held map[aggregate.CellKey]aggregate.Snapshot
-	own  int
+	own  int // cells of copied windows, and held ones unless the revision before has the same
 }
 
 // verdict returns the verdict on a cell at the end of the newest window. No window that starts after last, Unix ns, may have
@@ -137,7 +136,7 @@ func (h *histories) stand(state *State) (s *standing, mended []*Window) {
 	for _, w := range windows {
 		s.windows = append(s.windows, w.Rows.judged.windows[0])
 	}
-	copied, differs := make(map[int]bool), make(map[int]bool)
+	differs := make(map[int]bool) // by index of a copy: whether a verdict has changed for readers
 	for _, c := range h.judged {
 		one := h.of[c.cell]
 		if one == nil {
@@ -145,35 +144,41 @@ func (h *histories) stand(state *State) (s *standing, mended []*Window) {
 		}
 		later := sort.Search(len(windows), func(i int) bool { return s.windows[i].end-1 > c.window })
 		for i := later; i < len(windows); i++ {
+			differed, copied := differs[i]
+			if windows[i].Revision == state.Revision && !copied { // judged with all changes
+				continue
+			}
 			at, ok := s.windows[i].of[c.cell]
-			if !ok || windows[i].Revision == state.Revision && !copied[i] {
+			if !ok {
 				continue
 			}
 			end := s.windows[i].end
+			if j := one.Get(end - 1); h.waits(one, c.cell, windows[i], end-1, j) {
+				one.Set(end-1, j&aggregate.Loaded|aggregate.Undecided)
+			}
 			was, now := s.windows[i].list[at], h.verdict(one, end-1)
-			if was == now { // so are those after it
+			if was == now { // the next ones follow from this one and their own judgement
 				break
 			}
-			differs[i] = differs[i] || was.Verdict(end, h.length) != now.Verdict(end, h.length)
-			if !copied[i] {
-				copied[i] = true
+			if !copied {
 				w, all := *windows[i], *s.windows[i]
 				all.list = slices.Clone(all.list)
 				w.Rows.judged = &judgement{thresholds: h.thresholds, length: h.length, windows: []*verdicts{&all}}
-				w.Revision, w.Memo = state.Revision, NewMemo()
+				w.Memo = NewMemo()
 				windows[i], s.windows[i] = &w, &all
 				s.own += len(all.list)
 			}
+			differs[i] = differed || was.Verdict(end, h.length) != now.Verdict(end, h.length)
 			s.windows[i].list[at] = now
 		}
 	}
 	for i, w := range windows {
 		if differs[i] {
-			w.Coverage, w.Durable = state.Coverage, w.last <= state.durable
+			w.Revision, w.Coverage, w.Durable = state.Revision, state.Coverage, w.last <= state.durable
 			mended = append(mended, w)
 		}
 	}
-	h.judged = h.judged[:0]
+	h.judged = nil
 	h.hold(s)
 	return s, mended
 }
@@ -210,15 +215,14 @@ func (h *histories) hold(s *standing) {
 	h.held = s.held
 }
 
-// judge judges the cells of a window. It does not end the congestion of a cell while a producer of it lacks rows,
-// since that one may see the congestion.
-func (h *histories) judge(n int64, w *Window) {
-	if n < h.end-aggregate.Horizon { // the clock was set back
-		clear(h.of)
-		h.end = 0
-	}
-	h.end = max(h.end, n+1)
-	rows := w.Rows.rows
+// waits reports whether a judgement of a window is not to end the congestion of a cell yet: a producer of it that lacks
+// rows may see the congestion.
+func (h *histories) waits(one *aggregate.History, k aggregate.CellKey, w *Window, n int64, j aggregate.Judgement) bool {
+	return j&^aggregate.Loaded == aggregate.Below && one.Verdict(n, h.length).Sustained && w.LacksRowsOf(k)
+}
+
+// clear removes the judgements on cells that a window no longer has: rows of them were announced, and did not come.
+func (h *histories) clear(n int64, rows *tableRows) {
 	for k, one := range h.of {
 		last := one.End() == n+1
 		if !last && one.Get(n) == aggregate.Unjudged {
@@ -227,13 +231,26 @@ func (h *histories) judge(n int64, w *Window) {
 		if _, ok := rows.index[k]; ok {
 			continue
 		}
-		one.Set(n, aggregate.Unjudged) // provisional rows of it did not come
+		one.Set(n, aggregate.Unjudged)
 		if last {
 			h.vanished[k] = struct{}{}
 		} else {
 			h.judged = append(h.judged, judgedCell{k, n})
 		}
 	}
+}
+
+// judge judges the cells of a window.
+func (h *histories) judge(n int64, w *Window) {
+	if n < h.end-aggregate.Horizon { // the clock was set back
+		clear(h.of)
+		h.end = 0
+	}
+	rows := w.Rows.rows
+	if n < h.end { // perhaps again
+		h.clear(n, rows)
+	}
+	h.end = max(h.end, n+1)
 	for i := range rows.cells {
 		c := &rows.cells[i]
 		one := h.of[c.cell]
@@ -250,7 +267,7 @@ func (h *histories) judge(n int64, w *Window) {
 			total.Merge(&rows.list[at].value)
 		}
 		j := h.thresholds.Judge(total.Observations, total.Samples, total.Heavy, total.Unjudged)
-		if j&^aggregate.Loaded == aggregate.Below && one.Verdict(n, h.length).Sustained && w.LacksRowsOf(c.cell) {
+		if h.waits(one, c.cell, w, n, j) {
 			j = j&aggregate.Loaded | aggregate.Undecided
 		}
 		if one.End() <= n+1 {

@@ -273,3 +273,57 @@ func TestVanishedRows(t *testing.T) {
 		})
 	}
 }
+
+// TestLateProducer: a producer whose rows always come after the next window of another shows a congestion that the other
+// does not see.
+func TestLateProducer(t *testing.T) {
+	const cell = tabletest.FirstGroup + 7
+	clocked(t, table.MemoryOptions{}, func(m *table.Memory, start int) {
+		key := aggregate.CellKey{Signal: csig.MaxDelay, Kind: decode.Tag, Src: cell, Dst: tabletest.FirstGroup}
+		for i := range 14 {
+			second := start + i
+			time.Sleep(time.Until(begin.Add(time.Duration(second+1)*time.Second + 20*time.Millisecond)))
+			m.WriteProvisional(provisionalOf(shareBlock(1, second, cell, 0)))
+			time.Sleep(500 * time.Millisecond)
+			if v := m.State().Verdict(key, math.MaxInt64); v.Sustained != (i > 6) {
+				t.Errorf("after %d s: %+v", i+1, v)
+			}
+			percent := uint64(0)
+			if i > 5 {
+				percent = 50
+			}
+			write(t, m, shareBlock(2, second-1, cell, percent), shareBlock(1, second-2, cell, 0))
+			synctest.Wait()
+		}
+	})
+}
+
+// TestOldLateRows: a late block does not change the states of windows up to which the onset before it still counts.
+func TestOldLateRows(t *testing.T) {
+	const cell = tabletest.FirstGroup + 7
+	m := table.NewMemory(table.MemoryOptions{Now: tabletest.Still})
+	few := shareBlock(1, 270, cell, 0)
+	for i := range few.Len() {
+		few.Samples[i] = 1
+	}
+	write(t, m, shareBlock(1, 0, cell, 50))
+	for second := 1; second <= 310; second++ {
+		if second == 270 {
+			write(t, m, few)
+		} else {
+			write(t, m, shareBlock(1, second, cell, 3))
+		}
+		m.Publish()
+	}
+	write(t, m, shareBlock(2, 270, cell, 6)) // 3 % of both
+	m.Publish()
+	for _, w := range m.State().Windows {
+		want := aggregate.Congested
+		if w.Start.Sub(begin) >= 300*time.Second {
+			want = aggregate.Brief
+		}
+		if c := w.Cells(csig.MaxDelay); len(c) != 1 || c[0].State != want {
+			t.Errorf("%s: %v, want %s", w.Start, c, want)
+		}
+	}
+}
