@@ -316,10 +316,10 @@ func (c *Coverage) All(cells []aggregate.CellStats, sig csig.Signal) []aggregate
 	return all
 }
 
-// Of returns the coverage of cells of the signal, which are ordered by source and destination. One that had no room
-// here has an empty coverage. What it returns must not be changed.
-func (c *Coverage) Of(cells []aggregate.CellStats, sig csig.Signal) []*CellCoverage {
-	covers := make([]*CellCoverage, len(cells))
+// Of returns the coverage of cells of the signal, which are ordered by source and destination. A cell that had no room
+// in the coverage has an empty one.
+func (c *Coverage) Of(cells []aggregate.CellStats, sig csig.Signal) []CellCoverage {
+	covers := make([]CellCoverage, len(cells)) // no pointers: answers outlive the coverage
 	c.pair(cells, sig, func(at int, known []CellCoverage) {
 		if at >= 0 {
 			covers[at] = find(known, cells[at].Kind)
@@ -361,11 +361,11 @@ func compareCovered(cells []aggregate.CellStats, known []CellCoverage) int {
 }
 
 // find returns the coverage for that kind of observations.
-func find(known []CellCoverage, kind decode.Kind) *CellCoverage {
-	for i := range known {
-		if known[i].Cell.Kind == kind {
-			return &known[i]
+func find(known []CellCoverage, kind decode.Kind) CellCoverage {
+	for _, c := range known {
+		if c.Cell.Kind == kind {
+			return c
 		}
 	}
-	return &CellCoverage{}
+	return CellCoverage{}
 }

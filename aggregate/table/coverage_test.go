@@ -44,7 +44,7 @@ func announce(t *testing.T, m *table.Memory, second int, cells map[uint64]int) {
 
 // cellStates returns the cells of the last n windows as clients get them: the number with values,
 // and the number without data.
-func cellStates(s *table.State, n int) (numbers, silent int, covers []*table.CellCoverage) {
+func cellStates(s *table.State, n int) (numbers, silent int, covers []table.CellCoverage) {
 	windows := s.Last(n)
 	cells := s.Coverage.All(table.Merge(windows).Without(s.Old(windows)).Cells(csig.MaxDelay, nil), csig.MaxDelay)
 	for _, c := range cells {

@@ -89,7 +89,7 @@ func (m *Memory) Publish() {
 	}
 }
 
-// publish returns the windows of the revision, none if there is no revision.
+// publish returns the windows of the revision whose rows have changed, none if there is no revision.
 func (m *Memory) publish() (changed []*Window) {
 	m.publishing.Lock()
 	defer m.publishing.Unlock()
@@ -130,17 +130,19 @@ func (m *Memory) publish() (changed []*Window) {
 	} else if len(changed) == 0 && (len(s.Windows) > 0 || s.Coverage.expectsAs(last.Coverage)) {
 		return nil
 	}
+	of := change{windows: changed, rows: rowsOf(changed)}
 	if m.seconds != nil {
 		m.judgeBySeconds(changed)
 	} else {
 		m.histories.add(changed)
 		var mended []*Window
 		s.standing, mended = m.histories.stand(s)
-		changed = append(changed, mended...)
-		slices.SortFunc(changed, func(a, b *Window) int { return a.Start.Compare(b.Start) })
+		of.windows = slices.Concat(changed, mended)
+		slices.SortFunc(of.windows, func(a, b *Window) int { return a.Start.Compare(b.Start) })
+		of.rows += s.standing.own
 		m.know(s.Windows)
 	}
-	s.log = m.logged(log, s, changed)
+	s.log = m.logged(log, s, of)
 	m.state.Store(s)
 	close(last.next)
 	return changed
@@ -157,21 +159,25 @@ func (m *Memory) know(windows []*Window) {
 	}
 }
 
-// logged returns the log with a further revision, within the bounds on revisions and rows. Logged
-// states have no log themselves; otherwise, none would ever be freed.
-func (m *Memory) logged(log []change, s *State, changed []*Window) []change {
+// rowsOf returns the number of rows of windows.
+func rowsOf(windows []*Window) (rows int) {
+	for _, w := range windows {
+		rows += w.Rows.Len()
+	}
+	return rows
+}
+
+// logged returns the log with a further revision, within the bounds on revisions and rows, but at least with the revision
+// before. Logged states have no log themselves; otherwise, none would ever be freed.
+func (m *Memory) logged(log []change, s *State, of change) []change {
 	apart := *s
 	apart.log = nil
-	log = append(slices.Clone(log), change{state: &apart, windows: changed})
+	of.state = &apart
+	log = append(slices.Clone(log), of)
 	rows := 0
 	for i := len(log) - 1; i >= 0; i-- {
-		if now := log[i].state.standing; now != nil {
-			rows += now.own
-		}
-		for _, w := range log[i].windows {
-			rows += w.Rows.Len()
-		}
-		if kept := len(log) - i; kept > 1 && (kept > m.opts.Log || rows > m.opts.MaxRows) {
+		rows += log[i].rows
+		if kept := len(log) - i; kept > 2 && (kept > m.opts.Log || rows > m.opts.MaxRows) {
 			return slices.Delete(log, 0, i+1)
 		}
 	}

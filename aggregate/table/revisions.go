@@ -36,6 +36,7 @@ type State struct {
 type change struct {
 	state   *State
 	windows []*Window
+	rows    int // held by this revision alone; windows with the same rows and other verdicts count with their cells
 }
 
 // Newest returns the last window, nil if there is none.
@@ -176,9 +177,9 @@ func (s *State) Signals() []csig.Signal {
 // ones, and later deltas make another Window with the same start.
 type Window struct {
 	Start, End time.Time
-	Revision   uint64    // in which it was published, with its rows and the verdicts on its cells
+	Revision   uint64    // in which watchers last got it: its rows or the verdicts on its cells changed
 	Producers  int       // number that wrote this window
-	Coverage   *Coverage // as of the revision in which watchers last got it
+	Coverage   *Coverage // as of that revision
 	// Final says that its lateness has passed and no present producer has more rows: packets that
 	// come later may still change it.
 	Final bool

@@ -240,7 +240,7 @@ type condition struct {
 }
 
 func (o *cellStates) at(i int) condition {
-	is := condition{cell: &o.view.cells[i], cover: o.view.covers[i]}
+	is := condition{cell: &o.view.cells[i], cover: &o.view.covers[i]}
 	is.verdict, is.state = is.cell.Verdict, is.cell.State
 	if is.cell.Observations == 0 {
 		is.verdict = o.state.Verdict(o.keyOf(is.cell), is.cover.Newest)
@@ -261,9 +261,6 @@ func (o *cellStates) held() (list []heldCell) {
 	}
 	return list
 }
-
-// maxLookBack bounds the windows searched for the location of a congested cell.
-const maxLookBack = 16
 
 func (o *cellStates) keyOf(c *aggregate.CellStats) aggregate.CellKey {
 	return aggregate.CellKey{Src: c.Src, Dst: c.Dst, Signal: o.key.signal, Kind: c.Kind}
@@ -312,7 +309,7 @@ func (o *cellStates) location(is *condition) aggregate.LocationID {
 		return is.cell.Mode
 	}
 	last := sort.Search(len(windows), func(i int) bool { return windows[i].Start.UnixNano() > is.cover.Newest }) - 1
-	for i := last; i >= 0 && i > last-maxLookBack && windows[i].Start.UnixNano() >= is.verdict.Since; i-- {
+	for i := last; i >= 0 && windows[i].Start.UnixNano() >= is.verdict.Since; i-- {
 		if at, ok := named(windows[i].Cells(o.key.signal), is.cell); ok {
 			return at
 		}

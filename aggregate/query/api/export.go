@@ -163,7 +163,7 @@ func (v *view) writeCells(f *filter, about *wire.About, write func(*wire.Exporte
 		if !f.takes(&v.cells[i]) {
 			continue
 		}
-		if err := write(&wire.ExportedCell{From: about.From, To: about.To, Signal: about.Signal, Cell: v.names.cell(&v.cells[i], v.covers[i])}); err != nil {
+		if err := write(&wire.ExportedCell{From: about.From, To: about.To, Signal: about.Signal, Cell: v.names.cell(&v.cells[i], &v.covers[i])}); err != nil {
 			return err
 		}
 	}

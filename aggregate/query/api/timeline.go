@@ -61,7 +61,7 @@ func (a *API) moment(ctx context.Context, w *table.Window, k viewKey, in *wire.T
 		c := &v.cells[i]
 		count(m, c.Observations, c.Heavy, c.State)
 		if f.oneCell() {
-			m.Cell = v.names.cell(c, v.covers[i])
+			m.Cell = v.names.cell(c, &v.covers[i])
 			m.Cell.Since, m.Cell.SustainedS, m.Cell.CongestedRatio = nil, 0, 0 // as in the store, which has them only at the end of a range
 		}
 	}

@@ -23,8 +23,8 @@ import (
 type view struct {
 	names  *names
 	cells  []aggregate.CellStats
-	covers []*table.CellCoverage // of the cells
-	texts  func() [][]byte       // as JSON, encoded on first use
+	covers []table.CellCoverage // of the cells
+	texts  func() [][]byte      // as JSON, encoded on first use
 }
 
 // viewKey identifies a view of a state's last windows.
@@ -67,7 +67,7 @@ func (a *API) view(ctx context.Context, s *table.State, k viewKey) (*view, error
 		cells = func(n *names) []aggregate.CellStats { return cellsIn(windows[0], n, k.signal, k.level) }
 	}
 	k.windows = len(windows)
-	return a.makeView(ctx, viewOf{k, s.Revision, 0, ""}, func(n *names) ([]aggregate.CellStats, []*table.CellCoverage) {
+	return a.makeView(ctx, viewOf{k, s.Revision, 0, ""}, func(n *names) ([]aggregate.CellStats, []table.CellCoverage) {
 		list := cells(n)
 		if !isFine(s) {
 			list = s.Coverage.All(list, k.signal)
@@ -93,7 +93,7 @@ func (a *API) sum(s *table.State, windows []*table.Window) table.Rows {
 
 // windowView is the view of one window, for itself or as a part of others.
 func (a *API) windowView(ctx context.Context, w *table.Window, s csig.Signal, level fabric.Level) (*view, error) {
-	return a.makeView(ctx, viewOf{viewKey{s, level, 1, w.End.Sub(w.Start)}, w.Revision, w.Start.UnixNano(), w.Kinds()}, func(n *names) ([]aggregate.CellStats, []*table.CellCoverage) {
+	return a.makeView(ctx, viewOf{viewKey{s, level, 1, w.End.Sub(w.Start)}, w.Revision, w.Start.UnixNano(), w.Kinds()}, func(n *names) ([]aggregate.CellStats, []table.CellCoverage) {
 		list := cellsIn(w, n, s, level)
 		return list, w.Coverage.Of(list, s)
 	})
@@ -109,7 +109,7 @@ func cellsIn(w *table.Window, n *names, s csig.Signal, level fabric.Level) []agg
 
 // makeView computes a view once for each version of the names. cells returns its cells with
 // names.
-func (a *API) makeView(ctx context.Context, of viewOf, cells func(*names) ([]aggregate.CellStats, []*table.CellCoverage)) (*view, error) {
+func (a *API) makeView(ctx context.Context, of viewOf, cells func(*names) ([]aggregate.CellStats, []table.CellCoverage)) (*view, error) {
 	n, err := a.names.get(ctx)
 	if err != nil {
 		return nil, err
@@ -142,16 +142,16 @@ const (
 // size is the approximate memory of the view with its texts.
 func (v *view) size() int { return len(v.cells) * (cellBytes + textBytes) }
 
-func newView(n *names, cells []aggregate.CellStats, covers []*table.CellCoverage) *view {
+func newView(n *names, cells []aggregate.CellStats, covers []table.CellCoverage) *view {
 	return &view{n, cells, covers, sync.OnceValue(func() [][]byte { return n.texts(cells, covers) })}
 }
 
 // texts are cells as JSON, parts of one buffer.
-func (n *names) texts(cells []aggregate.CellStats, covers []*table.CellCoverage) [][]byte {
+func (n *names) texts(cells []aggregate.CellStats, covers []table.CellCoverage) [][]byte {
 	all := make([]byte, 0, textBytes*len(cells))
 	ends := make([]int, len(cells))
 	for i := range cells {
-		all = n.appendCell(all, &cells[i], covers[i])
+		all = n.appendCell(all, &cells[i], &covers[i])
 		ends[i] = len(all)
 	}
 	list := make([][]byte, len(cells))
@@ -167,7 +167,7 @@ func (n *names) texts(cells []aggregate.CellStats, covers []*table.CellCoverage)
 func (v *view) messages(chosen []int) []*wire.Cell {
 	list := make([]*wire.Cell, len(chosen))
 	for n, i := range chosen {
-		list[n] = v.names.cell(&v.cells[i], v.covers[i])
+		list[n] = v.names.cell(&v.cells[i], &v.covers[i])
 	}
 	return list
 }
