@@ -184,7 +184,7 @@ var kinds = [NumKinds]kindInfo{
 		"trim-invented", Error, "observations", "IEEE 802.1 slides, January 2026, \"CSIG Entity Functions\"",
 		"packets with the trim bit D that were not trimmed; their values are missing in the mode", "20 packets that are at least 300 bytes and nine tenths of the longest packet without D", "the devices or ports that these flows cross and other flows do not, senders among them",
 		"switches trim to more than the headers, or the tags have another profile than configured for their TPID",
-		"tags, and name the layout",
+		"tags; the finding names the layout",
 	},
 	DuplicateFrames: {
 		"duplicate-frames", Warning, "frames", "none: the tap's own",

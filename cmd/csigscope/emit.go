@@ -132,9 +132,9 @@ Switches support CSIG completely unless the lists devices and faults of a scenar
 of their ports treat tags, by entries such as
 {match: "leaf3:up*", kind: wrong-lm, start: 2s, end: 4s}. match is a pattern of devices or ports
 (for forge: of hosts), kind one of those below. For each cell with heavy observations, the truth has
-the bottleneck that the tags name, and the one that they would name without such entries. In the lists
-below, LM is the locator metadata of a tag and D its bit for trimmed packets. Sections of IBCS are
-those of draft-tian-ccwg-ibcs-datapath-processing-00, other sections those of draft-ravi-ippm-csig-01.
+the bottleneck that the tags name and, with such entries, also the one without them. In the lists below,
+LM is the locator metadata of a tag and D its bit for trimmed packets. Sections of IBCS are those of
+draft-tian-ccwg-ibcs-datapath-processing-00, other sections those of draft-ravi-ippm-csig-01.
 
 Kinds of devices:
 ` + scenario.ListKinds(scenario.DeviceKinds()) + `

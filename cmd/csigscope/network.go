@@ -51,7 +51,7 @@ type tapFlags struct {
 }
 
 func (f *tapFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.place, "place", "receiver", "place of taps that neither the configuration nor the fabric file places: receiver, sender or mid; only tags at receiver taps enter the heatmaps")
+	flags.StringVar(&f.place, "place", "receiver", "place of taps that neither the configuration nor the fabric file places: receiver, sender or mid; of tags, only those at receiver taps enter the heatmaps")
 	f.addMirrors(flags)
 }
 

@@ -1923,8 +1923,8 @@ func (x *Tap) GetSuperFrames() uint64 {
 }
 
 // Finding is a violation of the protocol, or a contradiction to the configuration, since the previous
-// Tap. Findings of the same kind and id, of all periods and taps, are one, whose counts add up. The
-// collector skips a finding, but not its record, if it takes no windows of the finding's time.
+// Tap. Findings of the same kind and id, of all periods and taps, are one, whose counts add up. A
+// collector skips a finding of a time whose windows it does not take, but not the finding's record.
 type Finding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`                    // lower case and -, at most 32 bytes

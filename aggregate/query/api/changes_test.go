@@ -366,6 +366,20 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// TestChangesOfBursts: bursts at one place, with long pauses of little traffic between them, do not move a cell.
+func TestChangesOfBursts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		acts := []act{{a: loaded}}
+		for second := 1; second < 30; second++ {
+			acts = append(acts, act{second: second, a: []seen{{1, 2, 1, 0, 5}}})
+		}
+		_, events := acted(t, append(acts, act{second: 30, a: loaded}), "heartbeat=60s")
+		if got := lines(t, events); !slices.Equal(got, []string{"initial onset rack1>rack2 congested since 0 leaf1:up1 0.5"}) {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
 // TestChangesOfOneKind: reflections in a window without tags do not move a cell of tags.
 func TestChangesOfOneKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

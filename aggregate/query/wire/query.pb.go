@@ -290,7 +290,7 @@ const (
 	// A cell is no longer congested: a window was below the clear share, or its producers no longer
 	// see its traffic.
 	ChangeKind_CHANGE_KIND_CLEARED ChangeKind = 2
-	// Another location limits a congested cell.
+	// Another location limits a congested cell, as far as it is known.
 	ChangeKind_CHANGE_KIND_MOVED ChangeKind = 3
 	// A producer fell silent.
 	ChangeKind_CHANGE_KIND_TAP_LOST ChangeKind = 4
@@ -7775,7 +7775,7 @@ type Change struct {
 	LastedS float64 `protobuf:"fixed64,7,opt,name=lasted_s,json=lastedS,proto3" json:"lasted_s,omitempty"`
 	// The limiting location, as far as it is known.
 	Location string `protobuf:"bytes,8,opt,name=location,proto3" json:"location,omitempty"`
-	// For moved: the previous limiting location.
+	// For moved: the previous limiting location, as far as it was known.
 	LocationBefore string `protobuf:"bytes,9,opt,name=location_before,json=locationBefore,proto3" json:"location_before,omitempty"`
 	// Ports that may be the bottleneck now, the likeliest first, at most 16.
 	Candidates []string `protobuf:"bytes,10,rep,name=candidates,proto3" json:"candidates,omitempty"`

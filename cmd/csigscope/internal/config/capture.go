@@ -207,7 +207,7 @@ type Place = Choice[places]
 type Tap struct {
 	Interface   Text               `yaml:"interface" help:"name of the network interface; required"`
 	Name        Text               `yaml:"name,omitempty" default:"the name of the interface" help:"name of the tap, as in the fabric file"`
-	Place       Place              `yaml:"place,omitempty" default:"from the section taps, else from the fabric file, else from --place" help:"position of the tap on the path of packets; only tags at receiver taps enter the heatmaps"`
+	Place       Place              `yaml:"place,omitempty" default:"from the section taps, else from the fabric file, else from --place" help:"position of the tap on the path of packets; of tags, only those at receiver taps enter the heatmaps"`
 	Weight      Quantity           `yaml:"weight,omitempty" range:"1..1073741824" default:"from the section taps, else from the fabric file, else 1" help:"packets that one captured packet stands for"`
 	Rings       Quantity           `yaml:"rings,omitempty" range:"1..256" default:"1" help:"rings that share the frames, so that as many cores read them"`
 	Blocks      Quantity           `yaml:"blocks,omitempty" range:"2.." default:"256" help:"blocks of 256KiB in each ring, which hold frames while the pipeline is slow"`
