@@ -44,10 +44,10 @@ func Spool(ctx context.Context, paths []string, use func(files []string) error) 
 			return fmt.Errorf("spool capture %q: %w", path, err)
 		}
 	}
-	if err := use(files); err != nil {
-		return inputError{err, strings.NewReplacer(names...)}
+	if err = use(files); err == nil || len(names) == 0 {
+		return err
 	}
-	return nil
+	return inputError{err, strings.NewReplacer(names...)}
 }
 
 // inputError is an error about copies whose text names their inputs.
