@@ -319,7 +319,7 @@ func (c *Coverage) All(cells []aggregate.CellStats, sig csig.Signal) []aggregate
 // Of returns the coverage of cells of the signal, which are ordered by source and destination. A cell that had no room
 // in the coverage has an empty one.
 func (c *Coverage) Of(cells []aggregate.CellStats, sig csig.Signal) []CellCoverage {
-	covers := make([]CellCoverage, len(cells)) // no pointers: answers outlive the coverage
+	covers := make([]CellCoverage, len(cells)) // no pointers into the list of all known cells: answers outlive it
 	c.pair(cells, sig, func(at int, known []CellCoverage) {
 		if at >= 0 {
 			covers[at] = find(known, cells[at].Kind)

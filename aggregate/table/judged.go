@@ -21,12 +21,13 @@ type histories struct {
 	of         map[aggregate.CellKey]*aggregate.History
 	end        int64 // number of the window after the newest one
 	untracked  uint64
-	judged     []judgedCell                             // cells judged differently since the last standing, in windows before their last one
+	judged     []judgedCell                             // since the last standing
 	vanished   map[aggregate.CellKey]struct{}           // cells whose newest rows were announced, and did not come
 	held       map[aggregate.CellKey]aggregate.Snapshot // of the last standing
 }
 
-// judgedCell is a cell in a window.
+// judgedCell is a cell whose verdicts may have changed at the ends of all windows after one, since it was judged
+// differently.
 type judgedCell struct {
 	cell   aggregate.CellKey
 	window int64 // number
@@ -97,13 +98,17 @@ func (s *standing) verdict(k aggregate.CellKey, last int64) aggregate.Verdict {
 	return held.Verdict(end, s.length)
 }
 
-// add judges new or changed windows, ascending, and sets the verdicts at their ends.
-func (h *histories) add(windows []*Window) {
-	for _, w := range windows {
-		h.judge(w.Start.UnixNano()/h.length, w)
+// add judges the windows of a state that changed with it, and sets the verdicts at their ends.
+func (h *histories) add(state *State, changed []*Window) {
+	for _, w := range state.Windows {
+		if n := w.Start.UnixNano() / h.length; w.Revision == state.Revision {
+			h.judge(n, w)
+		} else {
+			h.wait(n, w, state.Coverage)
+		}
 	}
 	maps.DeleteFunc(h.of, func(_ aggregate.CellKey, one *aggregate.History) bool { return one.End() <= h.end-aggregate.Horizon })
-	for _, w := range windows {
+	for _, w := range changed {
 		n, rows := w.Start.UnixNano()/h.length, w.Rows.rows
 		all := &verdicts{end: n + 1, of: rows.index, list: make([]cellVerdict, len(rows.cells))}
 		for i := range rows.cells {
@@ -153,9 +158,6 @@ func (h *histories) stand(state *State) (s *standing, mended []*Window) {
 				continue
 			}
 			end := s.windows[i].end
-			if j := one.Get(end - 1); h.waits(one, c.cell, windows[i], end-1, j) {
-				one.Set(end-1, j&aggregate.Loaded|aggregate.Undecided)
-			}
 			was, now := s.windows[i].list[at], h.verdict(one, end-1)
 			if was == now { // the next ones follow from this one and their own judgement
 				break
@@ -215,10 +217,27 @@ func (h *histories) hold(s *standing) {
 	h.held = s.held
 }
 
-// waits reports whether a judgement of a window is not to end the congestion of a cell yet: a producer of it that lacks
-// rows may see the congestion.
-func (h *histories) waits(one *aggregate.History, k aggregate.CellKey, w *Window, n int64, j aggregate.Judgement) bool {
-	return j&^aggregate.Loaded == aggregate.Below && one.Verdict(n, h.length).Sustained && w.LacksRowsOf(k)
+// waits reports whether a judgement of window number n is not to end the congestion of a cell yet: a producer of it that
+// lacks rows may see the congestion.
+func (h *histories) waits(one *aggregate.History, k aggregate.CellKey, n int64, j aggregate.Judgement, by *Coverage, lacking map[uint64]*producer) bool {
+	return j&^aggregate.Loaded == aggregate.Below && one.Verdict(n, h.length).Sustained && by.isWrittenBy(k, lacking)
+}
+
+// wait judges the cells of a window again that were judged differently in windows before it.
+func (h *histories) wait(n int64, w *Window, by *Coverage) {
+	if !w.Lacks() {
+		return
+	}
+	for _, c := range h.judged {
+		one := h.of[c.cell]
+		if one == nil {
+			continue
+		}
+		if j := one.Get(n); h.waits(one, c.cell, n, j, by, w.lacking) {
+			one.Set(n, j&aggregate.Loaded|aggregate.Undecided)
+			h.judged = append(h.judged, judgedCell{c.cell, n - 1})
+		}
+	}
 }
 
 // clear removes the judgements on cells that a window no longer has: rows of them were announced, and did not come.
@@ -267,7 +286,7 @@ func (h *histories) judge(n int64, w *Window) {
 			total.Merge(&rows.list[at].value)
 		}
 		j := h.thresholds.Judge(total.Observations, total.Samples, total.Heavy, total.Unjudged)
-		if h.waits(one, c.cell, w, n, j) {
+		if h.waits(one, c.cell, n, j, w.Coverage, w.lacking) {
 			j = j&aggregate.Loaded | aggregate.Undecided
 		}
 		if one.End() <= n+1 {

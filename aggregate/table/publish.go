@@ -134,7 +134,7 @@ func (m *Memory) publish() (changed []*Window) {
 	if m.seconds != nil {
 		m.judgeBySeconds(changed)
 	} else {
-		m.histories.add(changed)
+		m.histories.add(s, changed)
 		var mended []*Window
 		s.standing, mended = m.histories.stand(s)
 		of.windows = slices.Concat(changed, mended)

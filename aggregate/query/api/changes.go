@@ -292,7 +292,7 @@ func (o *cellStates) cellsUpTo(n int) []aggregate.CellStats {
 // in the last window since the onset in which its kind of observations named one. The last windows do not count as
 // long as they lack rows of the cell: one of its producers may name another location than all of them.
 func (o *cellStates) location(is *condition) aggregate.LocationID {
-	if !is.congested {
+	if !is.congested || !o.key.signal.Aggregation().Locates() {
 		return is.cell.Mode
 	}
 	windows := o.state.Windows
@@ -305,7 +305,7 @@ func (o *cellStates) location(is *condition) aggregate.LocationID {
 			return at
 		}
 	}
-	if is.cell.ModeCount > 0 {
+	if is.cell.ModeCount > 0 || !is.verdict.Sustained {
 		return is.cell.Mode
 	}
 	last := sort.Search(len(windows), func(i int) bool { return windows[i].Start.UnixNano() > is.cover.Newest }) - 1
