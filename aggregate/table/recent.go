@@ -160,7 +160,7 @@ func NewMemory(o MemoryOptions) *Memory {
 		early: provisional{of: make(map[uint64]int)}, heard: noWindow, cells: newCellProducers(o.MaxRows / 4),
 		table: newTableSteps(Bounds{Resolution: o.Resolution, Steps: o.Windows, Rows: o.MaxRows, Sliding: true}),
 		flows: newFlowSteps(&o),
-		// A history has about twice the size of a row, without the cells of answers.
+		// A history has somewhat more than twice the size of a row, without the cells of answers.
 		histories: histories{
 			thresholds: o.Thresholds, length: int64(o.Resolution), most: max(o.MaxRows/4, 1), of: make(map[aggregate.CellKey]*aggregate.History),
 			vanished: make(map[aggregate.CellKey]struct{}),
@@ -530,8 +530,8 @@ type Counts struct {
 	Provisional ProvisionalCounts
 }
 
-// ProvisionalCounts are provisional rows by outcome, in parts of producers. All but the taken ones
-// are missing until the final rows come.
+// ProvisionalCounts are sets of provisional rows, each of a window and a part of a producer, by
+// outcome. All but the taken ones are missing until the final rows come.
 type ProvisionalCounts struct {
 	Taken   uint64
 	Late    uint64 // their window is final, or their part closed it

@@ -304,7 +304,7 @@ func newQueryTaps() *cobra.Command {
 		Long: `taps lists the packets and observations of taps over a range: packets by the result of decoding;
 observations = stored + overflow + late + rejected; packets that the kernel dropped; frames that
 receive offload (GRO) merged, whose packets and bytes are miscounted; and packets missing in the
-sequence numbers of mirror sessions. A piece of a capture counts in full if any part of it lies in
+sequence numbers of mirror sessions. A chunk of a capture counts in full if any part of it lies in
 the range. If a file does not name its interfaces, the tap has the name of the
 file. A mirror session is the tap MIRROR/SWITCH/SESSION; the column timestamps says whether
 its times are the switch's.`,
@@ -333,9 +333,9 @@ last is the minute of the last rows, and empty if there are none in the last day
 
 With names, forget makes all collectors stop expecting these producers within a minute, even if the
 configuration or the fabric file names them, until they start or write again. One that goes on
-writing without a new start is expected while it writes. When it falls silent, collectors drop it
-again within a minute, unless the store has rows of it in a minute that began after the command. If
-several hosts share a name, give the hexadecimal id from the list instead. Stored rows stay.
+writing without a new start is expected as long as it writes. Once it is silent, collectors drop it
+again within a minute, but not if it has rows in a minute that began after the command. If several
+hosts share a name, give the hexadecimal id from the list instead. Stored rows stay.
 
 /api/v1/health may name a tap that has no stream in the list, such as host7/eth0 of the fabric file:
 it wrote nothing in the last day. If it wrote before, give its full name all the same

@@ -131,8 +131,8 @@ how much was observed and judged, and calls the fabric healthy only if all expec
 A store expects the taps with rows in the range, and live ones that wrote in the day before its end;
 csigscope report also expects those of the fabric file. -o json has everything about a place, with
 its cells and the worst value of each signal. A collector answers about the windows in its memory,
-the last minute. With -o wide and csv, a statement has several rows: the n-th one has its n-th
-signal and its n-th cell, which have nothing to do with each other; the other columns repeat.`
+the last minute. With -o wide and csv, a statement has several rows, which list its signals and
+beside them its cells: those of one row do not belong together. The other columns repeat.`
 	cmd.Example = `  csigscope query verdict
   csigscope query verdict --since 15m
   csigscope query verdict --server http://127.0.0.1:9465 --windows 10 -o json`
@@ -238,11 +238,11 @@ those of the whole cells.
 
 Each window of 1 s or 1 min stores the worst flows of each signal and kind (flows: {top: 100} in the
 configuration; 0 for none). Their numbers are exact up to flows: {budget: 4096} flows in a window,
-and lower bounds beyond. They are lower bounds too if replay reads a file in pieces and
-one of the cuts lies in a window with more than 1024 flows. A collector takes up to 10,000 rows of
-flows for each window of an exporter's stream (collect.ingest.limits.window_flows), and adds the
-rest to the others. If the kernel counted the packets of a flow (--capture ebpf), its numbers are
-estimates from as many observations as the column sampled says.
+and lower bounds beyond. They are lower bounds too if replay cuts a file into chunks within a window
+with more than 1024 flows. A collector takes up to 10,000 rows of flows for each window of an
+exporter's stream (collect.ingest.limits.window_flows), and adds the rest to the others. If the
+kernel counted the packets of a flow (--capture ebpf), its numbers are estimates from as many
+observations as the column sampled says.
 
 With --windows, a collector answers from memory.`
 	cmd.Example = `  csigscope query flows --signal max_delay --top 10

@@ -48,7 +48,7 @@ func (f *pipelineFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.fineAll, "fine-all", false, "keep fine rows of all cells, not only of those with heavy observations")
 	flags.Float64Var(&f.pace, "pace", 0, "replay at this multiple of the captured pace; 0 is as fast as possible")
 	flags.IntVar(&f.workers, "workers", runtime.NumCPU(), "cores to use")
-	addByteFlag(flags, &f.chunkSize, "chunk-size", replay.DefaultChunkBytes, "largest `SIZE` of the equal pieces that an uncompressed capture is cut into for several cores; 0 reads it in one piece")
+	addByteFlag(flags, &f.chunkSize, "chunk-size", replay.DefaultChunkBytes, "largest `SIZE` of the equal chunks that an uncompressed capture is cut into for several cores; 0 does not cut it")
 }
 
 // addDedupFlag adds --dedup.

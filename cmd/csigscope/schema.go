@@ -120,7 +120,7 @@ func newSchemaMigrate() *cobra.Command {
 	})
 	box.add(cmd.Flags())
 	cmd.Flags().StringSliceVar(&retention, "retention", nil,
-		"how long rows are kept after they were written, by `RESOLUTION=TIME`: fine, 1s and 1m; at first fine=6h,1s=14d,1m=400d; holds until it is changed, here or by a command whose configuration file says otherwise")
+		"how long rows are kept after they were written, by `RESOLUTION=TIME`: fine, 1s and 1m; a new database has fine=6h,1s=14d,1m=400d; holds until it is changed, here or by a command whose configuration file says otherwise")
 	return cmd
 }
 

@@ -53,7 +53,7 @@ func alertsDocument(groups []metrics.RuleGroup) string {
 	var b strings.Builder
 	b.WriteString(`# Alerts
 
-What each alert says, with labels and the value in capitals, what to look at, and what to do first.
+Each alert has its text, with labels and the value in capitals, then what to look at, and what to do first.
 The rules are in [csigscope.rules.yaml](alerts/csigscope.rules.yaml), from which make generate writes
 this page. On a machine with the [systemd units](../../cmd/csigscope/systemd), run the commands below with
 sudo, and add ` + "`--store embedded:/var/lib/csigscope/store`" + ` to those that need the store (query, schema).
