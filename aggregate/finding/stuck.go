@@ -58,7 +58,7 @@ type runs struct {
 	here  map[runKey]*Run
 	mixed map[runKey]bool // ports that write several values
 	flows map[runKey]bounds
-	left  map[portKey]bool // whether ports of here report available bandwidth
+	left  map[portKey]portLeft // of ports of here with one delay or queue depth
 }
 
 // portKey is a port in the tags of an encoding.
@@ -66,6 +66,15 @@ type portKey struct {
 	at       aggregate.LocationID
 	encoding aggregate.Encoding
 }
+
+// portLeft is what a port reports as its available bandwidth.
+type portLeft uint8
+
+const (
+	leftUnknown portLeft = iota
+	leftNone             // at least one value says that there is none
+	leftSome
+)
 
 const (
 	// minCodes is the number of codes that a signal must have for equal values alone to be
@@ -131,8 +140,8 @@ func (w *Watcher) Closed(b *aggregate.Block, weight uint64) {
 		agree := known && flows.agree(r)
 		r.Src = flows.src
 		if contradicts {
-			left, counted := w.runs.left[portKey{r.At, r.Encoding}]
-			known, agree = known && !agree || known && counted, agree && left
+			left := w.runs.left[portKey{r.At, r.Encoding}]
+			known, agree = known && (!agree || left != leftUnknown), agree && left == leftSome
 		}
 		switch was := w.runs.of[k]; {
 		case !may, known && !agree, was != nil && was.Value != r.Value:
@@ -164,6 +173,9 @@ func (w *Watcher) steady(b *aggregate.Block, weight uint64) {
 			}
 			r = &Run{At: k.at, Signal: k.signal, Encoding: k.encoding, Value: b.Min[i], Windows: 1, From: b.WindowStart, To: b.WindowStart + b.Resolution}
 			w.runs.here[k] = r
+			if k.signal == csig.MaxDelay || k.signal == csig.MaxNQD {
+				w.runs.left[portKey{k.at, k.encoding}] = leftUnknown
+			}
 		}
 		if r.Value != b.Min[i] {
 			r.Windows = 0
@@ -275,17 +287,20 @@ func (w *Watcher) meaning(r *Run) (may, contradicts bool) {
 // leave records whether all bandwidth values of a row leave some available, for ports that seem to
 // have a queue of constant length.
 func (w *Watcher) leave(b *aggregate.Block, i int) {
-	k := keyOfRow(b, i)
-	if len(w.runs.here) == 0 || k.signal != csig.MinABW && k.signal != csig.MinABWRatio {
+	if signal := csig.Signal(b.Signal[i]); len(w.runs.left) == 0 || signal != csig.MinABW && signal != csig.MinABWRatio {
 		return
 	}
-	if w.runs.here[runKey{k.at, csig.MaxDelay, k.encoding}] == nil && w.runs.here[runKey{k.at, csig.MaxNQD, k.encoding}] == nil {
+	k := keyOfRow(b, i)
+	port := portKey{k.at, k.encoding}
+	was, ok := w.runs.left[port]
+	if !ok || was == leftNone {
 		return
 	}
 	if t := w.table(k.encoding.Layout(), k.signal); t != nil {
-		port := portKey{k.at, k.encoding}
-		left, counted := w.runs.left[port]
-		w.runs.left[port] = (left || !counted) && t.Quantize(b.Min[i]) > 0
+		w.runs.left[port] = leftNone
+		if t.Quantize(b.Min[i]) > 0 {
+			w.runs.left[port] = leftSome
+		}
 	}
 }
 

@@ -71,7 +71,7 @@ func NewWatcher(cfg Config, file string) (*Watcher, error) {
 func (w *Watcher) Begin(file string) {
 	w.file, w.cases, w.before, w.made = file, newCases(&w.cfg, new([NumKinds]int)), nil, nil
 	w.locations = make(map[aggregate.LocationID]*watchedLocation)
-	w.runs = runs{of: make(map[runKey]*Run), here: make(map[runKey]*Run), mixed: make(map[runKey]bool), flows: make(map[runKey]bounds), left: make(map[portKey]bool)}
+	w.runs = runs{of: make(map[runKey]*Run), here: make(map[runKey]*Run), mixed: make(map[runKey]bool), flows: make(map[runKey]bounds), left: make(map[portKey]portLeft)}
 	w.heads = nil
 }
 
