@@ -332,10 +332,9 @@ streams of exporters such as host7/eth0/0: exporter, interface, ring), and those
 last is the minute of the last rows, and empty if there are none in the last day.
 
 With names, forget makes all collectors stop expecting these producers within a minute, even if the
-configuration or the fabric file names them, until they start or write again. One that goes on
-writing without a new start is expected as long as it writes. Once it is silent, collectors drop it
-again within a minute, but not if it has rows in a minute that began after the command. If several
-hosts share a name, give the hexadecimal id from the list instead. Stored rows stay.
+configuration or the fabric file names them, until they start or write again. Wait until a producer
+is silent: one that still writes in the next minute stays expected. If several hosts share a name,
+give the hexadecimal id from the list instead. Stored rows stay.
 
 /api/v1/health may name a tap that has no stream in the list, such as host7/eth0 of the fabric file:
 it wrote nothing in the last day. If it wrote before, give its full name all the same

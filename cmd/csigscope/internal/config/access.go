@@ -36,7 +36,7 @@ func (c *Credentials) Files() []string {
 
 // Peers are the other collectors of a fleet, which receive this collector's windows.
 type Peers struct {
-	Collectors  []string `yaml:"collectors,omitempty,flow" unit:"URL" help:"URLs of the other collectors of a fleet, at most 64: each gets the closed windows of 1s of this one, so that any of them can answer for all"`
+	Collectors  []string `yaml:"collectors,omitempty,flow" unit:"URL" help:"URLs of the other collectors of a fleet, at most 64: each gets the windows of 1s of this one, so that any of them can answer for all"`
 	Credentials `yaml:",inline"`
 }
 
@@ -80,7 +80,7 @@ type ExporterLimits struct {
 type Limits struct {
 	Requests    Quantity `yaml:"requests,omitempty" default:"50" help:"requests per second"`
 	Bytes       Bytes    `yaml:"bytes,omitempty" range:"205KiB.." default:"8MiB" help:"bytes per second"`
-	Rows        Quantity `yaml:"rows,omitempty" range:"6554.." default:"50000" help:"rows per second; 10 s of rows and of bytes have room for the largest message"`
+	Rows        Quantity `yaml:"rows,omitempty" range:"6554.." default:"50000" help:"rows per second. After a pause, an exporter may use up to 10 s of its requests, bytes and rows at once"`
 	WindowRows  Quantity `yaml:"window_rows,omitempty" default:"20000" help:"rows of a stream's window that keep their own keys; further rows are added up in overflow rows"`
 	WindowFlows Quantity `yaml:"window_flows,omitempty" default:"10000" help:"the same for rows of flows"`
 	Streams     Quantity `yaml:"streams,omitempty" default:"64" help:"streams: one for each ring of each interface, and each that a transport pushes. A stream that has ended, or was silent for 5 minutes, makes room for a new one"`
