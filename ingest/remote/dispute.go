@@ -44,7 +44,8 @@ type disputeKey struct {
 // dispute is a name whose description by an exporter differs from the pinned one.
 type dispute struct {
 	refusal
-	own             bool // the collector's fabric file defines it
+	own             bool             // the collector's fabric file defines it
+	of              aggregate.Source // under which its finding is written; zero before the first time
 	first, last     int64
 	count, reported uint64
 }
@@ -88,15 +89,16 @@ func (s *Server) contested(refused, held fabric.Name) {
 }
 
 // disputed returns new findings about disputes of an exporter, and a function to call once they
-// are written.
+// are written. The finding of a dispute keeps the source under which it was first written, since
+// its row with the new count has to replace the earlier one: rows of other sources add up.
 func (r *registry) disputed(exporter string, of aggregate.Source) (list []Finding, reported func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	counts := map[*dispute]uint64{}
 	for _, p := range r.disputes.of(exporter) {
 		if d := *p; d.count != d.reported && len(list) < maxReportedDisputes {
-			counts[d] = d.count
-			list = append(list, Finding{of, d.finding()})
+			counts[d], d.of = d.count, cmp.Or(d.of, of)
+			list = append(list, Finding{d.of, d.finding()})
 		}
 	}
 	return list, func() {

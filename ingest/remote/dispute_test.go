@@ -115,6 +115,28 @@ func TestNamesArePinned(t *testing.T) {
 	holds(t, l, "pinned again", other)
 }
 
+// TestDisputeOfSeveralRuns: an exporter describes a name again in other streams and after a restart. The
+// collector's finding counts each refusal once, since its rows replace each other.
+func TestDisputeOfSeveralRuns(t *testing.T) {
+	l := newLedger()
+	s := startCollector(t, testConfig(t), l, "")
+	pushAs(t, s, "host1", describing(t, testDescription(), 1))
+	for _, of := range []streamKey{{"eth0", 7}, {"eth1", 7}, {"eth0", 8}} {
+		m := describing(t, rewritten(), 1)
+		m.Blocks[0].Stream, m.Blocks[0].Incarnation = of.name, of.incarnation
+		pushAs(t, s, "host2", m)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	total := map[uint64]uint64{}
+	for _, f := range l.disputes {
+		total[f.GetId()] += f.GetCount()
+	}
+	if len(total) != 2 || total[uint64(testDescription().Groups[0].ID)] != 3 {
+		t.Errorf("findings %v, want one of each name with 3 of it", total)
+	}
+}
+
 // TestOwnNamesHold: exporters cannot change names of the collector's fabric file, and neither
 // can another collector of the same store.
 func TestOwnNamesHold(t *testing.T) {
