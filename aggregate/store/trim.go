@@ -50,6 +50,12 @@ func (s *Store) Trim(ctx context.Context, budget uint64) (dropped []Dropped, fai
 }
 
 func (s *Store) trimShard(ctx context.Context, sh shard, budget uint64) ([]Dropped, error) {
+	// The sizes come after the list: if another process deletes a partition in between, this pass finds
+	// it empty, rather than the store too large.
+	partitions, err := s.partitions(ctx, sh.conn)
+	if err != nil {
+		return nil, err
+	}
 	there, err := s.own(ctx, sh.conn)
 	if err != nil {
 		return nil, err
@@ -60,10 +66,6 @@ func (s *Store) trimShard(ctx context.Context, sh shard, budget uint64) ([]Dropp
 	}
 	if used <= budget {
 		return nil, nil
-	}
-	partitions, err := s.partitions(ctx, sh.conn)
-	if err != nil {
-		return nil, err
 	}
 	var dropped []Dropped
 	for i := range partitions {

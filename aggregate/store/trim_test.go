@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -158,6 +159,48 @@ func TestTrimMeanwhile(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTrimTogether: another process deletes the oldest partition while a pass looks at the store. The pass
+// deletes nothing more, whichever of its questions this comes before.
+func TestTrimTogether(t *testing.T) {
+	sequential(t)
+	s, rng := openStore(t), rand.New(rand.NewPCG(5, 6))
+	alive := s.migrator
+	for n, came := 0, true; came; n++ {
+		truncate(t, s, "partials_fine")
+		var rows []row
+		for hour := range 2 {
+			for i := range 2000 {
+				at := testStart.Add(time.Duration(hour)*time.Hour + time.Duration(i)*10*time.Millisecond)
+				rows = append(rows, delayRow(aggregate.Source{Producer: 1}, uint64(len(rows)), at, 10*time.Millisecond, rng.Uint64N(1<<32)))
+			}
+		}
+		write(t, s, blocks(rows))
+		c, err := s.Contents(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fine uint64
+		if err := alive.QueryRow(t.Context(), "SELECT sum(bytes_on_disk) FROM system.parts WHERE database = 'csigscope' AND table = 'partials_fine' AND active").Scan(&fine); err != nil {
+			t.Fatal(err)
+		}
+		budget, questions := c.Bytes-fine/4, 0 // without half of the first partition
+		came = false
+		s.migrator = &asked{alive, "", func() {
+			if questions++; questions == n+1 {
+				came, s.migrator = true, alive
+				if _, err := s.Trim(t.Context(), budget); err != nil {
+					t.Error(err)
+				}
+			}
+		}}
+		_, err = s.Trim(t.Context(), budget)
+		s.migrator = alive
+		if left := readStrings(t, s, "SELECT toString(min(window_start)) FROM csigscope.partials_fine GROUP BY toStartOfHour(window_start)"); err != nil || len(left) != 1 {
+			t.Errorf("before question %d of the pass: partitions from %q are left, want the second one: %v", n+1, left, err)
+		}
 	}
 }
 
