@@ -167,6 +167,40 @@ func TestOwnNamesHold(t *testing.T) {
 	}
 }
 
+// lastText is a directory that remembers the text that was written last.
+type lastText struct {
+	*ledger
+	text string
+}
+
+func (d *lastText) WriteEpoch(ctx context.Context, epoch uint64, text string) error {
+	d.text = text
+	return d.ledger.WriteEpoch(ctx, epoch, text)
+}
+
+// TestOwnTextIsLast: an exporter has another fabric file than the collector. The store has both texts, and
+// readers take the topology from the collector's.
+func TestOwnTextIsLast(t *testing.T) {
+	d := &lastText{ledger: newLedger()}
+	cfg := testConfig(t)
+	cfg.Logger = nil
+	server, err := NewServer(cfg, d.ledger, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, other, own := serveHere(t, server), rewritten(), Description{Text: "the collector's configuration"}
+	pushAs(t, s, "host1", describing(t, other, 1))
+	if d.text != other.Text {
+		t.Errorf("without a fabric file %q is last, want the exporter's text", d.text)
+	}
+	s.HoldNames(own)
+	other.Text = "an earlier configuration"
+	pushAs(t, s, "host1", describing(t, other, 2))
+	if d.text != own.Text || d.epochs[other.Epoch()] != other.Text {
+		t.Errorf("%q is last, want the collector's text; the exporter's is %q", d.text, d.epochs[other.Epoch()])
+	}
+}
+
 // TestTwoFirstExporters: the directory decides between exporters that connect at the same time,
 // and gets each description once.
 func TestTwoFirstExporters(t *testing.T) {

@@ -144,7 +144,8 @@ type registry struct {
 	logger *slog.Logger
 
 	mu       sync.Mutex
-	common   []described // complete descriptions, whose id is their hash, from any exporter
+	file     announcement // the text of the collector's own description; without one if it has no fabric file
+	common   []described  // complete descriptions, whose id is their hash, from any exporter
 	epochs   map[uint64]struct{}
 	own      map[nameKey]uint64 // hashes of the collector's own names, which exporters cannot change and which are never evicted
 	names    *fairCache[nameKey, nameEntry]
@@ -190,6 +191,7 @@ func (r *registry) adopt(d Description) {
 	defer r.mu.Unlock()
 	clear(r.own)
 	m := d.toWire()
+	r.file = announcement{text: m.GetText(), epoch: m.GetEpoch()}
 	r.common = appendRecent(r.common, described{m.GetId(), m.GetEpoch()}, maxKnown)
 	r.epochs[m.GetEpoch()] = struct{}{}
 	for _, n := range namesOf(m, "") {
@@ -324,7 +326,9 @@ func (r *registry) wrote(m *wire.Description) {
 	r.epochs[m.GetEpoch()] = struct{}{}
 }
 
-// announce writes several announcements to the directory.
+// announce writes several announcements to the directory. Readers take the topology from the text that
+// was written last, so the collector's own text follows those of exporters: an exporter with another
+// fabric file, or with windows from before a change of it, does not replace the topology.
 func (r *registry) announce(ctx context.Context, list []announcement) error {
 	var runs []Run
 	epochs := map[uint64]bool{}
@@ -336,6 +340,14 @@ func (r *registry) announce(ctx context.Context, list []announcement) error {
 			}
 		}
 		runs = append(runs, a.runs...)
+	}
+	r.mu.Lock()
+	file := r.file
+	r.mu.Unlock()
+	if len(epochs) > 0 && file.text != "" {
+		if err := r.to.WriteEpoch(ctx, file.epoch, file.text); err != nil {
+			return err
+		}
 	}
 	if names := r.unpassed(list); len(names) > 0 {
 		if err := r.to.PinNames(ctx, names); err != nil {
