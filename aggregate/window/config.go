@@ -254,10 +254,10 @@ type Settings struct {
 // Finest is the length of the shortest windows.
 func (s *Settings) Finest() time.Duration { return resolutionsOf(s.Resolutions)[0] }
 
-// Equal reports whether rows and findings have the same meaning under both settings. Settings of
-// one epoch decode and resolve alike.
+// Equal reports whether rows and findings have the same meaning under both settings, and the same resolver names
+// them. Settings of one epoch decode alike.
 func (s *Settings) Equal(o *Settings) bool {
-	return s.Epoch == o.Epoch && slices.Equal(s.Resolutions, o.Resolutions) && s.Lateness == o.Lateness && s.FineHeavyOnly == o.FineHeavyOnly &&
+	return s.Epoch == o.Epoch && s.Resolver == o.Resolver && slices.Equal(s.Resolutions, o.Resolutions) && s.Lateness == o.Lateness && s.FineHeavyOnly == o.FineHeavyOnly &&
 		s.MaxSeries == o.MaxSeries && s.Flows == o.Flows && s.LocateUntouched == o.LocateUntouched &&
 		s.UDPRepeat == o.UDPRepeat && sameFinding(s.Finding, o.Finding)
 }

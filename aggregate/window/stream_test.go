@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -328,5 +329,45 @@ func TestLiveTap(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("file %q: found %v, want %v", file, got, want)
 		}
+	}
+}
+
+// elsewhere names another location for each locator.
+type elsewhere struct{ fakeResolver }
+
+func (elsewhere) Locate(csig.Layout, uint8, uint16, netip.Addr, netip.Addr) (aggregate.LocationID, uint64) {
+	return 77, 0
+}
+
+// TestOtherResolver: a stream follows another resolver of the same epoch, such as one that knows of taps at other places in
+// the fabric.
+func TestOtherResolver(t *testing.T) {
+	settings := window.Settings{Decode: decode.Config{Domain: defaultDomain(t)}, Resolver: fakeResolver{}, Resolutions: []time.Duration{time.Minute}}
+	var sink collector
+	l, err := window.NewStream(&settings, window.TapAt("", 1), window.Origin{Link: decode.Ethernet}, &sink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []uint64
+	for _, r := range []aggregate.Resolver{fakeResolver{}, elsewhere{}, fakeResolver{}} {
+		settings.Resolver = r
+		if err := l.Reconfigure(t.Context(), &settings, l.Tap()); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Add(t.Context(), []capture.Frame{*frame(0x99, 0x00, 0x20, 0x05, 0x08, 0x00)}); err != nil {
+			t.Fatal(err)
+		}
+		at, _ := r.Locate(csig.Layout{}, 0, 5, netip.Addr{}, netip.Addr{})
+		want = append(want, uint64(at))
+	}
+	if err := l.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var got []uint64
+	for _, b := range sink.blocks {
+		got = append(got, b.Location...)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("locations %d, want %d", got, want)
 	}
 }
