@@ -115,7 +115,7 @@ type Block struct {
 	DistEnd   []uint32
 
 	// More is set if further blocks of the producer's part have more rows of this window: one with many
-	// rows may come in several.
+	// rows may come in several, and a reload closes windows that have not ended.
 	More bool
 
 	// Flows are the flows with the most heavy observations, and the totals of all others, if the

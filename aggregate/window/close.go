@@ -38,6 +38,14 @@ func (s *Shard) Flush(ctx context.Context) error {
 	return nil
 }
 
+// Suspend closes every window, as Flush does, before another configuration or another shard goes on with the tap. Blocks of
+// windows that are not due are marked, since more rows of these windows may come (aggregate.Block.More).
+func (s *Shard) Suspend(ctx context.Context) error {
+	s.resumes = true
+	defer func() { s.resumes = false }()
+	return s.Flush(ctx)
+}
+
 // Restart closes every window, as Flush does, and forgets the watermark: the tap's clock was set back, and
 // observations would be late until it has caught up.
 func (s *Shard) Restart(ctx context.Context) error {

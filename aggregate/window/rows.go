@@ -35,7 +35,7 @@ func (s *Shard) write(ctx context.Context, l *level, w *window) error {
 	if b.Len() == 0 {
 		return nil
 	}
-	b.Seq = r.seq
+	b.Seq, b.More = r.seq, s.resumes && w.due > s.clock.now
 	r.seq++
 	s.counts.Blocks++
 	s.counts.Rows += uint64(b.Len())

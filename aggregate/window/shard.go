@@ -82,6 +82,7 @@ type Shard struct {
 	seeds    *flow.Seeds
 	flowRows flowRows
 	flushing bool
+	resumes  bool  // windows that are not due get more blocks: see Suspend
 	err      error // of the sink: after it, nothing is accepted
 }
 

@@ -105,7 +105,7 @@ func (l *Stream) Reconfigure(ctx context.Context, s *Settings, tap Tap) error {
 	if l.shard == nil || l.settings.Equal(s) && l.tap == tap {
 		return nil
 	}
-	if err := l.Flush(ctx); err != nil {
+	if err := l.Suspend(ctx); err != nil {
 		return err
 	}
 	cfg, watch, err := s.shard(&tap, &l.origin)
@@ -277,6 +277,14 @@ func (l *Stream) Flush(ctx context.Context) error {
 		return err
 	}
 	return l.shard.Flush(ctx)
+}
+
+// Suspend adds all pending observations and closes all windows, as Shard.Suspend does.
+func (l *Stream) Suspend(ctx context.Context) error {
+	if err := l.Pass(ctx); err != nil || l.shard == nil {
+		return err
+	}
+	return l.shard.Suspend(ctx)
 }
 
 // Restart adds all pending observations, closes all windows and forgets the watermark, as Shard.Restart

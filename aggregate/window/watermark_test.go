@@ -311,6 +311,33 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestSuspend: of the windows that are closed early, since another configuration goes on with the tap, those that are not due
+// may get more rows.
+func TestSuspend(t *testing.T) {
+	for _, resumes := range []bool{false, true} {
+		var sink collector
+		s := newShard(t, window.Config{Tap: window.Tap{Tags: true}, Resolutions: []time.Duration{time.Second}}, &sink)
+		if err := s.Add(t.Context(), []decode.Observation{at(0), at(time.Second), at(1400 * time.Millisecond), at(3 * time.Second)}); err != nil {
+			t.Fatal(err)
+		}
+		end := s.Flush
+		if resumes {
+			end = s.Suspend
+		}
+		if err := errors.Join(s.AdvanceTo(t.Context(), benchStart+int64(3500*time.Millisecond)), end(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range sink.blocks {
+			if open := b.WindowStart > benchStart; b.More != (resumes && open) {
+				t.Errorf("suspended: %t: more rows of the window at %s come: %t", resumes, time.Duration(b.WindowStart-benchStart), b.More)
+			}
+		}
+		if len(sink.blocks) != 3 {
+			t.Errorf("%d blocks, want 3", len(sink.blocks))
+		}
+	}
+}
+
 type failingSink struct{ err error }
 
 func (f failingSink) WriteBlock(context.Context, *aggregate.Block) error { return f.err }

@@ -97,9 +97,11 @@ func (l *lane) advance(ctx context.Context, at int64) error {
 	return nil
 }
 
-// close closes all windows.
-func (l *lane) close(ctx context.Context) error {
-	l.wrote = l.source
+// close closes all windows. replaced reports that another ring goes on with the tap.
+func (l *lane) close(ctx context.Context, replaced bool) error {
+	if l.wrote = l.source; replaced {
+		return l.stream.Suspend(ctx)
+	}
 	return l.stream.Flush(ctx)
 }
 

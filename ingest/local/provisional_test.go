@@ -2,12 +2,15 @@ package local_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
@@ -86,4 +89,65 @@ func TestProvisional(t *testing.T) {
 			}
 		}
 	})
+}
+
+// remembered is a journal of which live readers have the blocks.
+type remembered struct {
+	*journal
+	*table.Memory
+}
+
+func (r *remembered) WriteBlock(ctx context.Context, b *aggregate.Block) error {
+	return errors.Join(r.Memory.WriteBlock(ctx, b), r.journal.WriteBlock(ctx, b))
+}
+
+// TestFinalAfterReload: a window that a reload closes early, with another configuration or another source of its tap, is
+// final only with its last rows.
+func TestFinalAfterReload(t *testing.T) {
+	for name, replaced := range map[string]bool{"another configuration": false, "another source": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const lateness = 300 * time.Millisecond
+				to := &remembered{newJournal(t), table.NewMemory(table.MemoryOptions{Lateness: lateness})}
+				plan := tapsPlan(t, tapOf("a", 0, tick()))
+				plan.Lateness = lateness
+				p, end := runPipeline(t, local.Config{Instance: "test", Interval: time.Hour, Journal: to, Provisional: to}, plan)
+				final := map[int64]uint64{}
+				publish := func() {
+					t.Helper()
+					to.Publish()
+					for _, w := range to.State().Windows {
+						if !w.Final {
+							continue
+						}
+						n, start := uint64(0), w.Start.UnixNano()
+						for _, c := range w.Cells(csig.MinABWRatio) {
+							n += c.Observations
+						}
+						if before, known := final[start]; known && before != n {
+							t.Errorf("the final window at %s changes from %d to %d observations", w.Start, before, n)
+						}
+						final[start] = n
+					}
+				}
+				time.Sleep(2400 * time.Millisecond)
+				next := plan
+				next.Epoch, next.Rings = 2, []local.Ring{tapOf("a", 0, nil)}
+				if replaced {
+					next.Rings = []local.Ring{tapOf("a", 0, tick())}
+				}
+				if err := p.Reload(t.Context(), next, nil); err != nil {
+					t.Fatal(err)
+				}
+				for range 40 {
+					publish()
+					time.Sleep(50 * time.Millisecond)
+				}
+				end()
+				if len(final) < 3 {
+					t.Errorf("%d windows were final", len(final))
+				}
+			})
+		})
+	}
 }

@@ -469,7 +469,7 @@ func (w *worker) end(ctx context.Context, batch *capture.Batch, within time.Dura
 	}
 	w.last, w.quiet, w.ending = max(w.last, stop+w.tap.Source.Ahead()), 0, true
 	for _, l := range w.lanes {
-		if err := l.close(ctx); err != nil {
+		if err := l.close(ctx, w.stop > 0); err != nil {
 			return err
 		}
 	}
