@@ -157,6 +157,9 @@ func (c *collector) takeOver(n *network) error {
 		}
 	}
 	// Nothing can fail from here on.
+	if c.feed != nil && n.Fabric != c.network.Fabric {
+		c.feed.names.Replaced(c.network.Fabric)
+	}
 	c.holdNames(n)
 	if c.server != nil {
 		c.names.Use(n.Naming()) // before observations refer to them

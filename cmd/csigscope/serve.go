@@ -93,6 +93,7 @@ func announce(cmd *cobra.Command, d *edge.Server) {
 // liveFeed is the query API and the page of a process with live windows: memory is a sink for
 // them.
 type liveFeed struct {
+	names   *api.BothNames
 	memory  *table.Memory
 	fine    *table.Memory // of shorter windows; nil for none
 	api     *api.API
@@ -114,7 +115,7 @@ const fineShare = 4
 func newLiveFeed(cmd *cobra.Command, d *edge.Server, names *api.BothNames, reader query.Reader, down func([]table.Producer) []string, c *config.API, m *config.Memory, taps *window.Settings, o table.MemoryOptions, logger *slog.Logger) (*liveFeed, error) {
 	o.Lateness = taps.LatenessOf(aggregate.LiveResolution)
 	o.MaxRows, o.MaxLag = cmp.Or(m.LiveRows, table.DefaultMaxRows), o.Lateness+o.MaxAge+clockError
-	f := &liveFeed{door: d}
+	f := &liveFeed{names: names, door: d}
 	fine, fineRows := aggregate.FineResolution(taps.Resolutions), o.MaxRows/fineShare
 	if fine > 0 {
 		o.MaxRows -= fineRows
@@ -128,7 +129,7 @@ func newLiveFeed(cmd *cobra.Command, d *edge.Server, names *api.BothNames, reade
 	if err != nil {
 		return nil, err
 	}
-	f.handler = withALTO(page.Handler(f.api), alto.Config{Memory: f.memory, Groups: names.Groups, Prefixes: names.Prefixes, InTurn: f.api.InTurn, Logger: logger})
+	f.handler = withALTO(page.Handler(f.api), alto.Config{Memory: f.memory, Groups: names.GroupsInUse, Prefixes: names.Prefixes, InTurn: f.api.InTurn, Logger: logger})
 	fmt.Fprintf(cmd.OutOrStdout(), "the query API is at %s/openapi.json, the page at %[1]s/\n", d.URL())
 	return f, nil
 }

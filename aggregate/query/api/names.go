@@ -257,22 +257,51 @@ const (
 	storeTimeout = 30 * time.Second
 )
 
-// BothNames names the groups and locations of the fabric in use, and those that exporters have
-// described in a store. While the store is slow or unreachable, it keeps the last names read.
-// Before the first successful reading the error is query.ErrUnavailable; an error with a list
-// means that the list has only the fabric's names. It is safe for concurrent use.
+// formerFabrics is the number of replaced fabrics whose names are kept.
+const formerFabrics = 4
+
+// BothNames names the groups and locations of the fabric in use, those that exporters have described in a store, and those
+// of the last replaced fabrics. While the store is slow or unreachable, it keeps the last names read. Before the first
+// successful reading the error is query.ErrUnavailable; an error with a list means that the list has only the names of
+// fabrics. It is safe for concurrent use.
 type BothNames struct {
 	Fabric func() *fabric.Fabric // in use; nil: only the store has names
 	Stored Catalog               // nil without exporters
+
+	mu     sync.Mutex
+	former []*fabric.Fabric // the latest first
 
 	patience  time.Duration // how long a request waits for Stored; 0: storePatience
 	groups    remembered[fabric.Group]
 	locations remembered[fabric.Location]
 }
 
+// Replaced keeps the names of a fabric that another one replaces: rows in memory still refer to them.
+func (n *BothNames) Replaced(f *fabric.Fabric) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.former = append([]*fabric.Fabric{f}, n.former...)[:min(len(n.former)+1, formerFabrics)]
+}
+
+// replaced returns the fabrics that Replaced keeps.
+func (n *BothNames) replaced() []*fabric.Fabric {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.former
+}
+
 // Groups implements Catalog.
 func (n *BothNames) Groups(ctx context.Context) ([]fabric.Group, error) {
-	return both(ctx, n, (*fabric.Fabric).Groups, &n.groups, Catalog.Groups, func(g *fabric.Group) aggregate.GroupID { return g.ID })
+	return n.groupsOf(ctx, n.replaced())
+}
+
+// GroupsInUse returns the groups without those of replaced fabrics: addresses no longer belong to them.
+func (n *BothNames) GroupsInUse(ctx context.Context) ([]fabric.Group, error) {
+	return n.groupsOf(ctx, nil)
+}
+
+func (n *BothNames) groupsOf(ctx context.Context, former []*fabric.Fabric) ([]fabric.Group, error) {
+	return both(ctx, n, former, (*fabric.Fabric).Groups, &n.groups, Catalog.Groups, func(g *fabric.Group) aggregate.GroupID { return g.ID })
 }
 
 // Prefixes returns the known prefixes of groups in the fabric in use.
@@ -280,28 +309,32 @@ func (n *BothNames) Prefixes() map[aggregate.GroupID][]netip.Prefix { return n.F
 
 // Locations implements Catalog.
 func (n *BothNames) Locations(ctx context.Context) ([]fabric.Location, error) {
-	return both(ctx, n, (*fabric.Fabric).Locations, &n.locations, Catalog.Locations, func(l *fabric.Location) aggregate.LocationID { return l.ID })
+	return both(ctx, n, n.replaced(), (*fabric.Fabric).Locations, &n.locations, Catalog.Locations, func(l *fabric.Location) aggregate.LocationID { return l.ID })
 }
 
-// both returns the list of the fabric in use, and those that it lacks of the last list read from the
-// catalog.
-func both[T any, ID comparable](ctx context.Context, n *BothNames, own func(*fabric.Fabric) []T, last *remembered[T], read func(Catalog, context.Context) ([]T, error), id func(*T) ID) ([]T, error) {
-	var list []T
-	if n.Fabric != nil {
-		list = append([]T{}, own(n.Fabric())...)
-	}
-	if n.Stored == nil {
-		return list, nil
-	}
-	others, err := last.get(ctx, n.patience, func(ctx context.Context) ([]T, error) { return read(n.Stored, ctx) })
-	known := make(map[ID]bool, len(list))
-	for i := range list {
-		known[id(&list[i])] = true
-	}
-	for i := range others {
-		if !known[id(&others[i])] {
-			list = append(list, others[i])
+// both returns the list of the fabric in use, what that lacks of the last list read from the catalog, and then what it
+// lacks of the lists of former fabrics.
+func both[T any, ID comparable](ctx context.Context, n *BothNames, former []*fabric.Fabric, own func(*fabric.Fabric) []T, last *remembered[T], read func(Catalog, context.Context) ([]T, error), id func(*T) ID) (list []T, err error) {
+	known := make(map[ID]bool)
+	add := func(names []T) {
+		for i := range names {
+			if k := id(&names[i]); !known[k] {
+				known[k] = true
+				list = append(list, names[i])
+			}
 		}
+	}
+	if n.Fabric != nil {
+		list = []T{}
+		add(own(n.Fabric()))
+	}
+	if n.Stored != nil {
+		var others []T
+		others, err = last.get(ctx, n.patience, func(ctx context.Context) ([]T, error) { return read(n.Stored, ctx) })
+		add(others)
+	}
+	for _, f := range former {
+		add(own(f))
 	}
 	return list, err
 }

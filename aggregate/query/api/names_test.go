@@ -3,7 +3,9 @@ package api
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"reflect"
+	"strconv"
 	"testing"
 	"time"
 
@@ -57,6 +59,40 @@ func TestBothNames(t *testing.T) {
 			if g.Name == "other" {
 				t.Errorf("the store's name of group %d comes first", g.ID)
 			}
+		}
+	}
+}
+
+// TestReplacedNames: rows in memory have the names of the fabric under which they came, while addresses belong to the groups
+// of the present one alone.
+func TestReplacedNames(t *testing.T) {
+	domain, err := csig.DefaultSpec().Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inUse := fabric.None(domain)
+	n := &BothNames{Fabric: func() *fabric.Fabric { return inUse }}
+	lists := func() (all, present int) {
+		groups, err1 := n.Groups(t.Context())
+		own, err2 := n.GroupsInUse(t.Context())
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		return len(groups), len(own)
+	}
+	_, none := lists()
+	for i := range byte(5) {
+		address := netip.AddrFrom4([4]byte{10, 0, i, 1})
+		group := inUse.Group(address)
+		n.Replaced(inUse)
+		inUse = fabric.None(domain)
+		all, present := lists()
+		if want := none + min(int(i)+1, formerFabrics); all != want || present != none {
+			t.Errorf("after %d reloads: %d groups have names, %d are present: want %d and %d", i+1, all, present, want, none)
+		}
+		c := &namesCache{catalog: n, now: time.Now}
+		if names, err := c.get(t.Context()); err != nil || names.groupName(group) != "10.0."+strconv.Itoa(int(i))+".0/24" {
+			t.Errorf("the group before is %q, %v", names.groupName(group), err)
 		}
 	}
 }
