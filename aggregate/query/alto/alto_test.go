@@ -276,6 +276,32 @@ func TestNetworkMap(t *testing.T) {
 	}
 }
 
+// TestPrefixesInside: a group that is named after a prefix inside of another group's prefixes, such as one from before there
+// was a fabric file, has no addresses.
+func TestPrefixesInside(t *testing.T) {
+	s := newServed(t)
+	old := []fabric.Group{
+		{ID: fabric.GroupIDOf("10.0.1.64/26"), Name: "10.0.1.64/26", Level: fabric.LevelPrefix},
+		{ID: fabric.GroupIDOf("2001:db8:2:0::/80"), Name: "2001:db8:2:0::/80", Level: fabric.LevelPrefix},
+	}
+	s.groups = append(old, s.groups...)
+	n := document[networkMap](t, s.ask("GET", "/alto/networkmap", "", ""), prefix+"networkmap"+suffix)
+	for _, pid := range []string{"10@2e0@2e1@2e64@2f26", "2001:db8:2:0::@2f80"} {
+		if list, known := n.Map[pid]; !known || len(list) > 0 {
+			t.Errorf("PID %s: %v, %t", pid, list, known)
+		}
+	}
+	if n.Map["10@2e9@2e0@2e0@2f24"] == nil || n.Map["10@2e9@2e0@2e0@2f24"]["ipv4"] == nil {
+		t.Errorf("a prefix inside of none has no addresses: %v", n.Map)
+	}
+	props := document[endpointProps](t, s.ask("POST", "/alto/endpointprop", prefix+"endpointpropparams"+suffix,
+		`{"properties": ["csigscope-network-map.pid"], "endpoints": ["ipv4:10.0.1.70", "ipv6:2001:db8:2::1"]}`), prefix+"endpointprop"+suffix)
+	want := map[string]map[string]string{"ipv4:10.0.1.70": {"csigscope-network-map.pid": "rack1"}, "ipv6:2001:db8:2::1": {"csigscope-network-map.pid": "rack2"}}
+	if diff := cmp.Diff(want, props.Props); diff != "" {
+		t.Errorf("properties (-want +got):\n%s", diff)
+	}
+}
+
 // TestCosts: costs match the cells of the last windows, with the network map's tag.
 func TestCosts(t *testing.T) {
 	s := newServed(t)

@@ -14,6 +14,7 @@ import (
 	"github.com/gaissmai/bart"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
 )
 
 // addresses are an EndpointAddrGroup (RFC 7285, section 10.4.5): prefixes by address type.
@@ -76,10 +77,22 @@ func (s *server) readNetwork(ctx context.Context) (*network, error) {
 		prefixes = s.Prefixes()
 	}
 	n := &network{pids: make(map[string]addresses), name: make(map[aggregate.GroupID]string)}
-	for i := range groups {
-		if g := &groups[i]; g.ID != aggregate.OverflowGroup && g.ID != aggregate.UnknownGroup {
+	var unlisted []fabric.Group
+	for _, g := range groups {
+		switch {
+		case g.ID == aggregate.OverflowGroup || g.ID == aggregate.UnknownGroup:
+		case len(prefixes[g.ID]) > 0:
 			n.add(g.ID, g.Name, prefixes[g.ID])
+		default:
+			unlisted = append(unlisted, g)
 		}
+	}
+	named := make([][]netip.Prefix, len(unlisted))
+	for i := range unlisted {
+		named[i] = n.namedAfter(unlisted[i].Name)
+	}
+	for i := range unlisted {
+		n.add(unlisted[i].ID, unlisted[i].Name, named[i])
 	}
 	world := []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
 	n.add(aggregate.UnknownGroup, "unknown", world)
@@ -92,12 +105,22 @@ func (s *server) readNetwork(ctx context.Context) (*network, error) {
 	return n, lacking
 }
 
+// namedAfter returns the prefix that a group without listed ones is named after. There is none if it is inside a prefix of
+// another group: the group may be of rows from before there was a fabric file.
+func (n *network) namedAfter(name string) []netip.Prefix {
+	p, err := netip.ParsePrefix(name)
+	if err != nil {
+		return nil
+	}
+	if _, inside := n.of.LookupPrefix(p.Masked()); inside {
+		return nil
+	}
+	return []netip.Prefix{p}
+}
+
 // add makes a PID of a group. A prefix that already belongs to another group stays there.
 func (n *network) add(id aggregate.GroupID, name string, list []netip.Prefix) {
 	pid := pidOf(id, name)
-	if p, err := netip.ParsePrefix(name); err == nil && len(list) == 0 {
-		list = []netip.Prefix{p}
-	}
 	n.name[id] = pid
 	if n.pids[pid] == nil {
 		n.pids[pid] = addresses{}
