@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Role chooses the engine connection for a client's queries. A connection serializes its queries,
@@ -83,10 +85,25 @@ func engineArgs(f folder, maxMemory uint64, configFile string) []string {
 		// well takes a third of its time.
 		"--optimize_on_insert=0",
 	}
+	if !mayCompile() {
+		args = append(args, "--compile_expressions=0", "--compile_aggregate_expressions=0", "--compile_sort_description=0")
+	}
 	if configFile != "" {
 		args = append(args, "--config-file="+configFile)
 	}
 	return args
+}
+
+// mayCompile reports whether this process may make memory executable. The engine does so to compile
+// the expressions of frequent queries, which otherwise fail. systemd (MemoryDenyWriteExecute) and
+// SELinux (execmem) can forbid it.
+func mayCompile() bool {
+	memory, err := unix.Mmap(-1, 0, unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return false
+	}
+	defer unix.Munmap(memory)
+	return unix.Mprotect(memory, unix.PROT_READ|unix.PROT_EXEC) == nil
 }
 
 // openPool boots the engine and opens every connection.
