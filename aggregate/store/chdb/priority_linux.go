@@ -14,9 +14,11 @@ import (
 const (
 	// mergeThread is the engine's name for threads that merge parts.
 	mergeThread = "MergeMutate"
-	// mergeNice leaves merges a third of the share of other threads on the same processor: enough
-	// to keep up when inserts and queries keep all processors busy.
+	// mergeNice is the niceness of merges above that of the process. It leaves them a third of the share
+	// of other threads on the same processor: enough to keep up when inserts and queries keep all
+	// processors busy.
 	mergeNice = 5
+	mostNice  = 19
 	// tasks are the threads of this process.
 	tasks = "/proc/self/task"
 )
@@ -29,6 +31,11 @@ func lowerMerges() error {
 	if err != nil {
 		return fmt.Errorf("lower priority of merges: %w", err)
 	}
+	own, err := niceness(0)
+	if err != nil {
+		return fmt.Errorf("lower priority of merges: %w", err)
+	}
+	wanted := min(own+mergeNice, mostNice)
 	for _, t := range threads {
 		name, err := os.ReadFile(filepath.Join(tasks, t.Name(), "comm"))
 		if err != nil || strings.TrimSpace(string(name)) != mergeThread {
@@ -38,9 +45,18 @@ func lowerMerges() error {
 		if err != nil {
 			continue
 		}
-		if err := unix.Setpriority(unix.PRIO_PROCESS, id, mergeNice); err != nil && !errors.Is(err, unix.ESRCH) {
+		if n, err := niceness(id); err != nil || n >= wanted {
+			continue // a process without privileges may not set a lower one
+		}
+		if err := unix.Setpriority(unix.PRIO_PROCESS, id, wanted); err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("lower priority of merges: %w", err)
 		}
 	}
 	return nil
+}
+
+// niceness returns that of a thread; 0 is the calling one.
+func niceness(id int) (int, error) {
+	n, err := unix.Getpriority(unix.PRIO_PROCESS, id)
+	return mostNice + 1 - n, err // the system call returns 20 - nice
 }

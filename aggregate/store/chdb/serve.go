@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/csigscope/csigscope/ingest/edge"
+	"github.com/csigscope/csigscope/ingest/retry"
 )
 
 // ServerOptions configures Serve. In a child of Start, zero fields take the value given to Start.
@@ -160,9 +161,10 @@ func answer(ctx context.Context, o ServerOptions, parent *childOptions, p *pool,
 // maintain bounds the engine's log and keeps merges from delaying others until ctx ends.
 func maintain(ctx context.Context, engineLog *os.File, logger *slog.Logger) {
 	tick := time.Tick(tendInterval)
+	failing := retry.LogThrottle{Every: time.Hour}
 	for {
 		if err := lowerMerges(); err != nil {
-			logger.Warn("cannot lower the priority of the engine's merges: inserts may be slow", slog.Any("error", err))
+			failing.Warn(logger, time.Now(), "cannot lower the priority of the engine's merges: inserts may be slow", slog.Any("error", err))
 		}
 		select {
 		case <-ctx.Done():
