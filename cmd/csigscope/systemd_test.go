@@ -66,6 +66,7 @@ func TestUnits(t *testing.T) {
 			for _, line := range []string{
 				"CapabilityBoundingSet=" + want, "AmbientCapabilities=" + want, "DynamicUser=yes", "NoNewPrivileges=yes",
 				"ProtectSystem=strict", "MemoryDenyWriteExecute=yes", "Type=notify", "WatchdogSec=30", "KillMode=mixed", "LimitNOFILE=65536",
+				"ExecReload=/bin/kill -HUP $MAINPID",
 			} {
 				if !strings.Contains(unit, "\n"+line+"\n") {
 					t.Errorf("no line %s", line)
@@ -75,7 +76,12 @@ func TestUnits(t *testing.T) {
 			if !ok {
 				t.Fatal("starts another program")
 			}
-			checkAddresses(t, knownCommand(t, strings.Fields(args)), unit, args)
+			cmd := knownCommand(t, strings.Fields(args))
+			checkAddresses(t, cmd, unit, args)
+			// The last line that names a system call applies.
+			if store := cmd.Flags().Lookup("store"); store != nil && !strings.Contains(unit, "@resources\n# The engine lowers the priority of its merges.\nSystemCallFilter=setpriority\n") {
+				t.Error("the engine may not lower the priority of its merges")
+			}
 		})
 	}
 }
