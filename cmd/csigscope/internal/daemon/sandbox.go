@@ -23,6 +23,10 @@ type Folders struct {
 // authorities, hardware information.
 var systemFolders = []string{"/usr", "/lib", "/lib64", "/etc", "/proc", "/sys", "/run/systemd/resolve", "/dev/urandom"}
 
+// systemFiles are files in /etc that may be links: resolvconf and NetworkManager keep the addresses
+// of name servers in folders of their own in /run.
+var systemFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf"}
+
 // Restrict permanently limits file access to the folders (Landlock), for this process and its
 // children. Call it before opening the first file that must be restricted, and after opening
 // the last file outside of the folders. Open files and sockets stay usable.
@@ -31,9 +35,9 @@ var systemFolders = []string{"/usr", "/lib", "/lib64", "/etc", "/proc", "/sys", 
 // of defense. If Landlock exists, a failure is an error.
 func Restrict(f Folders, logger *slog.Logger) error {
 	f = Folders{Read: absolute(f.Read), Write: absolute(f.Write)}
-	system := systemFolders
+	system := slices.Concat(systemFolders, Holding(systemFiles...))
 	if exe, err := os.Executable(); err == nil { // it starts itself as the engine
-		system = slices.Concat([]string{exe}, system)
+		system = append(system, exe)
 	}
 	err := restrict(Folders{Read: slices.Concat(system, f.Read), Write: f.Write})
 	if errors.Is(err, ErrNoSandbox) {

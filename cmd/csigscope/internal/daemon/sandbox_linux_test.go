@@ -42,6 +42,7 @@ func sandboxed(dir string) error {
 		return err
 	}
 	defer open.Close()
+	systemFiles = append(systemFiles, at("etc/resolv.conf"))
 	f := Folders{Read: []string{at("config"), at("missing"), ""}, Write: []string{at("own"), at("absent")}}
 	if err := Restrict(f, slog.New(slog.NewTextHandler(os.Stdout, nil))); err != nil {
 		return err
@@ -68,6 +69,8 @@ func sandboxed(dir string) error {
 	allow("/dev/null", os.WriteFile(os.DevNull, []byte("x"), 0o600))
 	_, err = os.ReadFile(at("config"))
 	allow("read configuration", err)
+	_, err = os.ReadFile(at("etc/resolv.conf"))
+	allow("read a file of the system that is a link", err)
 	allow("run a program", exec.Command("/bin/true").Run())
 	_, err = exec.LookPath(os.Args[0])
 	allow("find itself", err)
@@ -120,7 +123,15 @@ func TestRestrict(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Mkdir(filepath.Join(dir, "own"), 0o700); err != nil {
+	for _, name := range []string{"own", "etc", "run"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "run", "resolv.conf"), []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("../run/resolv.conf", filepath.Join(dir, "etc", "resolv.conf")); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0])
