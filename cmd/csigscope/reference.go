@@ -113,6 +113,7 @@ func writeFlags(w io.Writer, cmd *cobra.Command) {
 		if f.Name == "workers" && cmd.Name() != "report" { // report has a fixed default
 			value = "all cores"
 		}
-		fmt.Fprintf(w, "| `--%s` | %s | %s |\n", strings.TrimSpace(f.Name+" "+name), value, strings.ReplaceAll(usage, "|", "\\|"))
+		cell := strings.NewReplacer("|", "\\|")
+		fmt.Fprintf(w, "| `--%s` | %s | %s |\n", cell.Replace(strings.TrimSpace(f.Name+" "+name)), value, cell.Replace(usage))
 	})
 }
