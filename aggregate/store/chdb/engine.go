@@ -184,6 +184,7 @@ func (e *Engine) connect(ctx context.Context) (io.ReadCloser, error) {
 			e.mu.Lock()
 			e.cmd = cmd
 			e.mu.Unlock()
+			e.folder.warnRoot(e.options.Logger)
 		case errors.Is(err, errLocked) && errors.Is(refused, fs.ErrPermission):
 			return nil, fmt.Errorf("attach to engine in %s: %w: a command of another user runs it: end that command, or run it as the folder's owner", e.folder.path, refused)
 		case errors.Is(err, errLocked):

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -38,14 +39,18 @@ func openFolder(dir string) (folder, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return folder{}, fmt.Errorf("open engine folder: %w", err)
 	}
-	if err := os.Chmod(path, 0o700); err != nil {
+	err = os.Chmod(path, 0o700)
+	if errors.Is(err, fs.ErrPermission) {
 		return folder{}, fmt.Errorf("close engine folder to others: %w: it is another user's: run as that user, or name a store of your own", err)
+	}
+	if err != nil {
+		return folder{}, fmt.Errorf("close engine folder to others: %w", err)
 	}
 	return folder{path}, nil
 }
 
-// Folders returns the folders that an engine over dir writes and those that it reads, which are
-// its library's. It is for callers that restrict processes: the engine runs in a child, which
+// Folders returns the folders that an engine over dir writes and those that it reads: its library's,
+// and that of the library's target if it is a link. It is for callers that restrict processes: the engine runs in a child, which
 // inherits the restriction. dir is created if needed. A missing library is ErrNoEngine.
 func Folders(dir, library string) (write, read []string, err error) {
 	f, err := openFolder(dir)
@@ -63,7 +68,22 @@ func Folders(dir, library string) (write, read []string, err error) {
 		}
 		write = append(write, private)
 	}
-	return write, []string{filepath.Dir(library)}, nil
+	read = []string{filepath.Dir(library)}
+	if target, err := filepath.EvalSymlinks(library); err == nil && filepath.Dir(target) != read[0] {
+		read = append(read, filepath.Dir(target))
+	}
+	return write, read, nil
+}
+
+// warnRoot warns if root starts the engine of another user's folder: the files that the engine makes
+// there, also while it only reads and merges, stay root's.
+func (f folder) warnRoot(logger *slog.Logger) {
+	var owner unix.Stat_t
+	if err := unix.Stat(f.path, &owner); err != nil || os.Geteuid() != 0 || owner.Uid == 0 {
+		return
+	}
+	logger.Warn("root runs the engine in a folder of another user, who cannot delete its files: when this command has ended, give them to that user",
+		slog.String("command", "chown -R --reference="+f.path+" "+f.path))
 }
 
 // farFolder holds the sockets of folders whose own path is too long.

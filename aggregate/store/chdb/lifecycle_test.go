@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -70,6 +71,43 @@ func waitForQuery(t *testing.T, conn driver.Conn, part string, running bool) {
 	})
 	if !reached {
 		t.Fatalf("query with %q: running is not %v", part, running)
+	}
+}
+
+// TestLinkedLibrary: a process that may read no other folders can load a library through a link.
+func TestLinkedLibrary(t *testing.T) {
+	library := filepath.Join(t.TempDir(), "libchdb.so")
+	if err := os.WriteFile(library, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "libchdb.so")
+	if err := os.Symlink(library, link); err != nil {
+		t.Fatal(err)
+	}
+	_, read, err := chdb.Folders(t.TempDir(), link)
+	if want := []string{filepath.Dir(link), filepath.Dir(library)}; err != nil || !slices.Equal(read, want) {
+		t.Errorf("reads %q, %v, want %q", read, err, want)
+	}
+}
+
+// TestRootInForeignFolder: root learns how to give its files to the owner of the folder.
+func TestRootInForeignFolder(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: needs root")
+	}
+	dir := t.TempDir()
+	const nobody = 65534
+	if err := os.Chown(dir, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	options := chdbtest.Options(t, dir)
+	options.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	if err := start(t, options).Close(); err != nil {
+		t.Fatal(err)
+	}
+	if want := "chown -R --reference=" + dir + " " + dir; strings.Count(log.String(), want) != 1 {
+		t.Errorf("no %q in %s", want, log.String())
 	}
 }
 
