@@ -37,8 +37,9 @@ type ConformConfig struct {
 	Progress func(done, total int64)
 }
 
-// PortCapture is a capture behind a port. The default name of the port is the file's name; with
-// several interfaces in the file, each is a port under that name.
+// PortCapture is a capture behind a port. The default name of the port is the file's name, or its
+// path if another capture has the same name; with several interfaces in the file, each is a port
+// under that name.
 type PortCapture struct{ Port, Path string }
 
 // Conformance is a report with the ports and packets that it covers.
@@ -156,6 +157,9 @@ func Conform(ctx context.Context, cfg ConformConfig) (out *Conformance, err erro
 	paths := slices.Clone(cfg.Before)
 	for _, a := range cfg.After {
 		paths = append(paths, a.Path)
+	}
+	for i, name := range captureNames(paths[len(cfg.Before):]) {
+		cfg.After[i].Port = cmp.Or(cfg.After[i].Port, name)
 	}
 	err = Spool(ctx, paths, func(files []string) (err error) {
 		n := len(cfg.Before)
@@ -360,7 +364,7 @@ func (c *conformance) addPort(at port) {
 
 // portName returns the name of the port's file, followed by the interface if a file has several.
 func (c *conformance) portName(p port) string {
-	name := cmp.Or(c.cfg.After[p.argument].Port, filepath.Base(c.cfg.After[p.argument].Path))
+	name := c.cfg.After[p.argument].Port
 	if p.name != "" {
 		return name + ":" + p.name
 	}

@@ -17,7 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/finding"
+	"github.com/csigscope/csigscope/aggregate/hop"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode/conform"
 	"github.com/csigscope/csigscope/replay"
@@ -395,5 +397,49 @@ func TestMalformedIsNotCut(t *testing.T) {
 	}
 	if traced, err := replay.Trace(t.Context(), replay.TraceConfig{Files: []string{path, path}, Decode: cfg}); err != nil || traced.Packets != 6 {
 		t.Errorf("trace: %+v, %v", traced, err)
+	}
+}
+
+// TestEqualFileNames: captures that have one name in several folders are told apart by their paths.
+func TestEqualFileNames(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	w := capture.NewWriter(&out, capture.Interface{Link: capture.LinkEthernet})
+	for i := range hop.MinPackets {
+		data := tagged(1)
+		data[23] = byte(i) // identification
+		if err := w.Write(&capture.Frame{Data: data, TimeNS: int64(i+1) * 1e9, WireLen: uint32(len(data))}, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, name := range []string{"in", "eth0.pcap", "eth0.pcap"} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, path)
+	}
+	cfg := listConfig(t, new(bytes.Buffer)).Decode
+	c, err := replay.Conform(t.Context(), replay.ConformConfig{
+		Judge: conform.Config{Decode: cfg}, Before: paths[:1], After: replay.PortCaptures(paths[1:]),
+	})
+	if err != nil || !slices.Equal(c.Ports, paths[1:]) {
+		t.Errorf("conform: ports %q, want %q; %v", c.Ports, paths[1:], err)
+	}
+	traced, err := replay.Trace(t.Context(), replay.TraceConfig{Files: paths, Decode: cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got [][2]string
+	for _, h := range traced.Located(fabric.None(nil)) {
+		got = append(got, [2]string{h.From, h.To})
+	}
+	want := [][2]string{{"in", paths[1]}, {"in", paths[2]}, {paths[1], paths[2]}}
+	if !slices.Equal(got, want) {
+		t.Errorf("trace: %q, want %q", got, want)
 	}
 }

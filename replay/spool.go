@@ -11,6 +11,9 @@ import (
 	"strings"
 )
 
+// stdinName is the file name of standard input in results.
+const stdinName = "stdin"
+
 // Spool calls use with paths in which inputs that can be read only once ("-", which is standard
 // input, and named pipes) are replaced by copies in a temporary folder ($TMPDIR). A copy is then
 // identified by its contents, like any file. Spool blocks until all inputs or ctx have ended, and
@@ -34,7 +37,7 @@ func Spool(ctx context.Context, paths []string, use func(files []string) error) 
 			}
 		}
 		// The base name is kept, since it may be the name of a tap.
-		name, input := "stdin", "standard input"
+		name, input := stdinName, "standard input"
 		if path != "-" {
 			name, input = filepath.Base(path), path
 		}
@@ -59,6 +62,24 @@ type inputError struct {
 func (e inputError) Error() string { return e.names.Replace(e.error.Error()) }
 
 func (e inputError) Unwrap() error { return e.error }
+
+// captureNames returns the names of captures in results, before Spool: those of their files, or
+// whole paths where files of several folders have one name.
+func captureNames(paths []string) []string {
+	names, count := make([]string, len(paths)), make(map[string]int)
+	for i, path := range paths {
+		if names[i] = filepath.Base(path); path == "-" {
+			names[i] = stdinName
+		}
+		count[names[i]]++
+	}
+	for i, path := range paths {
+		if count[names[i]] > 1 {
+			names[i] = path
+		}
+	}
+	return names
+}
 
 // readOnce reports whether a path is standard input or not a regular file.
 func readOnce(path string) bool {

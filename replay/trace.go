@@ -42,7 +42,7 @@ type Traced struct {
 
 // Hop compares two taps that saw the same packets, or tags and their reflections.
 type Hop struct {
-	From, To string // captures
+	From, To string // names of the captures
 	*hop.Comparison
 }
 
@@ -54,16 +54,17 @@ var errNoEthernet = errors.New("trace: expected captures of Ethernet packets")
 // twice. If captures end early or are damaged, it returns the result for the readable part together
 // with the error.
 func Trace(ctx context.Context, cfg TraceConfig) (out *Traced, err error) {
+	names := captureNames(cfg.Files)
 	err = Spool(ctx, cfg.Files, func(files []string) (err error) {
 		cfg.Files = files
-		out, err = trace(ctx, cfg)
+		out, err = trace(ctx, cfg, names)
 		return err
 	})
 	return out, err
 }
 
 // trace implements Trace for files that can be read repeatedly.
-func trace(ctx context.Context, cfg TraceConfig) (*Traced, error) {
+func trace(ctx context.Context, cfg TraceConfig, names []string) (*Traced, error) {
 	cfg.Decode.Segments = true
 	d, err := decode.New(cfg.Decode)
 	if err != nil {
@@ -101,7 +102,7 @@ func trace(ctx context.Context, cfg TraceConfig) (*Traced, error) {
 		for k := i + 1; k < len(seen); k++ {
 			b := hop.Compare(&seen[i], &seen[k], 2*cfg.Error)
 			if b.Related() {
-				out.Hops = append(out.Hops, Hop{From: cfg.Files[i], To: cfg.Files[k], Comparison: b})
+				out.Hops = append(out.Hops, Hop{From: names[i], To: names[k], Comparison: b})
 			}
 		}
 	}

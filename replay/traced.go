@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"math"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"text/tabwriter"
@@ -88,7 +87,7 @@ type TracedChanges struct {
 
 func newTracedHop(h *Hop, f *fabric.Fabric) TracedHop {
 	out := TracedHop{
-		From: filepath.Base(h.From), To: filepath.Base(h.To), ClocksUnknown: h.Why,
+		From: h.From, To: h.To, ClocksUnknown: h.Why,
 		Forward: newTracedDirection(&h.Forward, f), Backward: newTracedDirection(&h.Backward, f), Unclear: h.Unclear, hop: h,
 	}
 	if c := h.Clock; c != nil {

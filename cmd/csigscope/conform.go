@@ -60,7 +60,7 @@ With --metrics, a CSV of the device's own counters with the header
 "time,port,signal,value", conform judges values as well. A time is RFC 3339 or Unix time in
 nanoseconds. A value such as "12.5Gbps", "20%" or "18us" holds from its time until the next one of
 the same port and signal; it is empty if the device had none. A port has the name of its
-capture file unless PORT= names it.
+capture file, or the path if another capture has the same name, unless PORT= names it.
 
 The command exits with 1 if a capture is damaged, else with 3 if a rule was broken, else with 1 if
 nothing could be compared, no packet before the device has a tag, or --metrics has no value of the
