@@ -1,8 +1,11 @@
 package replay_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -13,6 +16,8 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/replay"
@@ -273,6 +278,21 @@ func TestRunEnds(t *testing.T) {
 		}
 		if err := r.Run(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("pace %v: error %v, expected that of the context", pace, err)
+		}
+	}
+}
+
+// TestSummaryLists: lists of a summary as JSON are lists also where a capture has no tags.
+func TestSummaryLists(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	rows := table.New(table.Bounds{Resolution: time.Minute, Rows: 1}).Total()
+	if err := new(replay.Result).WriteJSON(&out, rows, fabric.None(nil).Names(), []json.RawMessage{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range []string{"found", "cells", "cuts"} {
+		if want := fmt.Sprintf("%q: []", list); !strings.Contains(out.String(), want) {
+			t.Errorf("without %s in\n%s", want, &out)
 		}
 	}
 }

@@ -281,7 +281,7 @@ type foundJSON struct {
 func (r *Result) WriteJSON(w io.Writer, s table.Rows, names Names, cells []json.RawMessage) error {
 	out := summaryJSON{
 		Packets: r.Packets, WireBytes: r.WireBytes, UnreadLink: r.SkippedLink, Duplicates: r.Repeated, Damaged: r.Damaged,
-		Frames: map[string]uint64{}, Conserved: r.Conserved(), Findings: r.Findings.Count(),
+		Frames: map[string]uint64{}, Found: []foundJSON{}, Conserved: r.Conserved(), Findings: r.Findings.Count(),
 		LocationSizes: locationSizes(s, names), Cells: cells, Cuts: []string{},
 		ElapsedSeconds: r.Elapsed.Seconds(),
 	}
