@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/bits"
 	"strings"
+	"unicode"
 )
 
 // Block types of draft-ietf-opsawg-pcapng. The section header's type is the same in both byte
@@ -392,7 +393,7 @@ func (s *blocks) iface(p []byte) *failure {
 func (s *blocks) ifaceOption(in *Interface, resol *byte, code uint16, v []byte) string {
 	switch code {
 	case optName:
-		in.Name = text(v)
+		in.Name = name(v)
 	case optDescription:
 		in.Description = text(v)
 	case optResolution:
@@ -421,6 +422,17 @@ func text(v []byte) string {
 		t = t[:i]
 	}
 	return strings.ToValidUTF8(t, "")
+}
+
+// name is text for the name of a tap, which terminals and tables show: characters that cannot be
+// printed, such as ends of lines and escape sequences, become spaces.
+func name(v []byte) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text(v)))
 }
 
 // clock converts the ticks of one pcapng interface to Unix ns without rounding twice: ns = (ticks *

@@ -206,11 +206,13 @@ func TestInterfaceTextIsBounded(t *testing.T) {
 	n := (&ngBytes{}).section(binary.LittleEndian)
 	n.iface(1, 0, n.option(optName, bytes.Repeat([]byte("é"), 20000)), n.option(optDescription, []byte("a\xffb")))
 	n.iface(1, 0, n.option(optName, append([]byte("x"), bytes.Repeat([]byte("é"), 200)...)))
+	n.iface(1, 0, n.option(optName, []byte("a\tb\nc\x1b[31md\u202ee\n")))
+	n.iface(1, 0, n.option(optName, []byte("\r\n")))
 	n.simple(1, []byte{1})
 	r, _, _ := readAll(t, n.buf, Options{})
-	want := []string{strings.Repeat("é", 128), "ab", "x" + strings.Repeat("é", 127)}
+	want := []string{strings.Repeat("é", 128), "ab", "x" + strings.Repeat("é", 127), "a b c [31md e", ""}
 	in := r.Interfaces()
-	got := []string{in[0].Name, in[0].Description, in[1].Name}
+	got := []string{in[0].Name, in[0].Description, in[1].Name, in[2].Name, in[3].Name}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
