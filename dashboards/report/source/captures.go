@@ -230,6 +230,7 @@ func (c *Captures) write(ctx context.Context, n *numbers, e *replay.Examined) (*
 	if err := doc.Coverage.Cover(ctx, data, names, ways); err != nil {
 		return nil, err
 	}
+	leaveOutWrongTimes(doc, n, data.Span())
 	doc.Coverage.SetTaps(n.taps, c.Taps)
 	if e.To == 0 { // no packet has a tag or a reflection
 		doc.From, doc.To = doc.Coverage.Period()
@@ -247,6 +248,31 @@ func (c *Captures) write(ctx context.Context, n *numbers, e *replay.Examined) (*
 		doc.Unknown = append(doc.Unknown, missed)
 	}
 	return doc, err
+}
+
+// leaveOutWrongTimes shortens the times of the report and of its taps to the span of the stored windows,
+// at the end where observations with wrong times were rejected: one packet from years ahead would make
+// all other taps look silent.
+func leaveOutWrongTimes(doc *report.Report, n *numbers, span report.Span) {
+	c := &n.result.Counts
+	if c.Stored == 0 {
+		return
+	}
+	shorten := func(from, to *time.Time, ahead, late bool) {
+		if first := time.Unix(0, span.First).UTC(); late && from.Before(first) {
+			*from = first
+		}
+		if end := time.Unix(0, span.Last).Add(span.Step).UTC(); ahead && to.After(end) {
+			*to = end
+		}
+	}
+	impossible := c.Rejected[aggregate.RejectInvalid] > 0
+	shorten(&doc.From, &doc.To, impossible || c.Rejected[aggregate.RejectFuture] > 0, impossible || c.Late > 0)
+	for i := range n.taps {
+		if t := &n.taps[i]; t.Stored > 0 {
+			shorten(&t.From, &t.To, t.Rejected[aggregate.RejectFuture.String()] > 0, t.Late > 0)
+		}
+	}
 }
 
 // cellsOnce asks for the cells of a signal once, since a store adds them up from all rows, and
