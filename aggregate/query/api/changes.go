@@ -354,13 +354,10 @@ func (o *cellStates) compare(list []change, was *cellStates, from, to *condition
 		one.cell = aggregate.CellStats{Src: from.cell.Src, Dst: from.cell.Dst, Signal: from.cell.Signal, Kind: from.cell.Kind}
 	}
 	if to.cell != nil {
-		one.cell, one.silent = *to.cell, to.cover.Silent
+		one.cell, one.silent, one.location = *to.cell, to.cover.Silent, o.location(to)
 	}
 	add := func(kind wire.ChangeKind) {
 		one.kind = kind
-		if one.location == aggregate.NoLocation && to.cell != nil {
-			one.location = o.location(to)
-		}
 		list = append(list, one)
 	}
 	switch {
@@ -380,8 +377,7 @@ func (o *cellStates) compare(list []change, was *cellStates, from, to *condition
 		}
 		add(wire.ChangeKind_CHANGE_KIND_CLEARED)
 	case to.congested:
-		one.location, one.from = o.location(to), was.location(from)
-		if one.location != one.from {
+		if one.from = was.location(from); one.location != one.from {
 			add(wire.ChangeKind_CHANGE_KIND_MOVED)
 		}
 	}

@@ -415,6 +415,32 @@ func TestChangesOfOneKind(t *testing.T) {
 	})
 }
 
+// TestClearedUnknown: the end of a congestion without a known location does not name the location of later observations.
+func TestClearedUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := begin
+		s := newClocked(t, table.MemoryOptions{Log: 16}, &now, tabletest.Names{Racks: 3})
+		all, link := follow(t, s, "heartbeat=60s"), follow(t, s, "heartbeat=60s&link=leaf2:up2")
+		for second := range 2 {
+			now = begin.Add(time.Duration(second+1) * time.Second)
+			b := rows(1, second, []seen{{1, 2, 2, []int{50, 1}[second], 100}})
+			if second == 0 {
+				b.Location[0] = uint64(aggregate.NoLocation)
+			}
+			s.writeBlock(t, b)
+			s.memory.Publish()
+			synctest.Wait()
+		}
+		want := []string{"initial onset rack1>rack2 congested since 0 0.5", "2 cleared rack1>rack2 brief since 0 for 1s"}
+		if diff := cmp.Diff(want, lines(t, all.events(t))); diff != "" {
+			t.Errorf("changes (-want +got):\n%s", diff)
+		}
+		if got := lines(t, link.events(t)); len(got) > 0 {
+			t.Errorf("changes at another link: %q", got)
+		}
+	})
+}
+
 // TestChangesOfSeveral: a cell whose producers name different locations does not move back and forth while the rows of
 // one of them are missing.
 func TestChangesOfSeveral(t *testing.T) {
