@@ -223,6 +223,25 @@ func (h *histories) waits(one *aggregate.History, k aggregate.CellKey, n int64, 
 	return j&^aggregate.Loaded == aggregate.Below && one.Verdict(n, h.length).Sustained && by.isWrittenBy(k, lacking)
 }
 
+// rewind forgets the judgements of windows that start after a time, Unix ns: the memory dropped them when its clock was
+// set back.
+func (h *histories) rewind(last int64) {
+	end := last/h.length + 1
+	h.end = min(h.end, end)
+	for k, one := range h.of {
+		if one.End() <= end {
+			continue
+		}
+		left := &aggregate.History{}
+		for n := max(end-aggregate.HistoryWindows, 0); n < end; n++ {
+			if j := one.Get(n); j != aggregate.Unjudged {
+				left.Set(n, j)
+			}
+		}
+		h.of[k] = left
+	}
+}
+
 // wait judges the cells of a window again that were judged differently in windows before it.
 func (h *histories) wait(n int64, w *Window, by *Coverage) {
 	if !w.Lacks() {
@@ -261,10 +280,6 @@ func (h *histories) clear(n int64, rows *tableRows) {
 
 // judge judges the cells of a window.
 func (h *histories) judge(n int64, w *Window) {
-	if n < h.end-aggregate.Horizon { // the clock was set back
-		clear(h.of)
-		h.end = 0
-	}
 	rows := w.Rows.rows
 	if n < h.end { // perhaps again
 		h.clear(n, rows)

@@ -330,3 +330,42 @@ func TestOldLateRows(t *testing.T) {
 		}
 	}
 }
+
+// TestLateCapture: rows of captures that come long after those of later windows leave the states of other cells.
+func TestLateCapture(t *testing.T) {
+	const cell, other = tabletest.FirstGroup + 7, tabletest.FirstGroup + 8
+	m := table.NewMemory(table.MemoryOptions{Ahead: -1})
+	for _, b := range []*aggregate.Block{shareBlock(1, 0, other, 3), shareBlock(1, 399, cell, 50), shareBlock(2, 0, other, 3), shareBlock(1, 400, cell, 3)} {
+		write(t, m, b)
+		m.Publish()
+	}
+	key := aggregate.CellKey{Signal: csig.MaxDelay, Kind: decode.Tag, Src: cell, Dst: tabletest.FirstGroup}
+	if v := m.State().Verdict(key, math.MaxInt64); !v.Sustained {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestStatesSetBack: a congested cell keeps its state after the clock was set back, also once its rows are forgotten while
+// the time of its dropped windows is still to come.
+func TestStatesSetBack(t *testing.T) {
+	const cell, other = tabletest.FirstGroup + 7, tabletest.FirstGroup + 8
+	now := begin.Add(200 * time.Second)
+	m := table.NewMemory(table.MemoryOptions{Now: func() time.Time { return now }})
+	write(t, m, shareBlock(1, 100, cell, 50))
+	m.Publish()
+	write(t, m, shareBlock(1, 199, cell, 0))
+	m.Publish()
+	key := aggregate.CellKey{Signal: csig.MaxDelay, Kind: decode.Tag, Src: cell, Dst: tabletest.FirstGroup}
+	for second := 102; second < 210; second++ {
+		now = begin.Add(time.Duration(second+1) * time.Second)
+		if second <= 110 {
+			write(t, m, shareBlock(1, second, cell, 50))
+		} else {
+			write(t, m, shareBlock(1, second, other, 0))
+		}
+		m.Publish()
+		if v := m.State().Verdict(key, math.MaxInt64); !v.Sustained {
+			t.Errorf("second %d: %+v", second, v)
+		}
+	}
+}

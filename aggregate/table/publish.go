@@ -127,6 +127,7 @@ func (m *Memory) publish() (changed []*Window) {
 	log := last.log
 	if s.Epoch != last.Epoch {
 		log = nil
+		m.histories.rewind(s.Published.Add(m.opts.Ahead).UnixNano())
 	} else if len(changed) == 0 && (len(s.Windows) > 0 || s.Coverage.expectsAs(last.Coverage)) {
 		return nil
 	}
