@@ -275,25 +275,29 @@ func TestVanishedRows(t *testing.T) {
 }
 
 // TestLateProducer: a producer whose rows always come with or after later windows of another shows a congestion that the
-// other does not see.
+// other does not see, also with its first rows of the cell.
 func TestLateProducer(t *testing.T) {
-	const cell = tabletest.FirstGroup + 7
+	const cell, other = tabletest.FirstGroup + 7, tabletest.FirstGroup + 8
 	key := aggregate.CellKey{Signal: csig.MaxDelay, Kind: decode.Tag, Src: cell, Dst: tabletest.FirstGroup}
-	for late, pause := range map[int]time.Duration{1: 500 * time.Millisecond, 2: 0} {
+	for _, tt := range []struct {
+		late   int
+		pause  time.Duration
+		before uint64 // the cell that it sees before the congestion
+	}{{1, 500 * time.Millisecond, cell}, {2, 0, cell}, {1, 500 * time.Millisecond, other}, {2, 0, other}} {
 		clocked(t, table.MemoryOptions{}, func(m *table.Memory, start int) {
 			for i := range 14 {
 				second := start + i
 				time.Sleep(time.Until(begin.Add(time.Duration(second+1)*time.Second + 20*time.Millisecond)))
 				m.WriteProvisional(provisionalOf(shareBlock(1, second, cell, 0)))
-				time.Sleep(pause)
-				percent := uint64(0)
+				time.Sleep(tt.pause)
 				if i > 5 {
-					percent = 50
+					write(t, m, shareBlock(2, second-tt.late, cell, 50))
+				} else {
+					write(t, m, shareBlock(2, second-tt.late, tt.before, 0))
 				}
-				write(t, m, shareBlock(2, second-late, cell, percent))
 				time.Sleep(100 * time.Millisecond)
 				if v := m.State().Verdict(key, math.MaxInt64); v.Sustained != (i > 5) {
-					t.Errorf("%d windows late, after %d s: %+v", late, i+1, v)
+					t.Errorf("%+v: after %d s: %+v", tt, i+1, v)
 				}
 				write(t, m, shareBlock(1, second-2, cell, 0))
 			}
@@ -328,6 +332,43 @@ func TestOldLateRows(t *testing.T) {
 		if c := w.Cells(csig.MaxDelay); len(c) != 1 || c[0].State != want {
 			t.Errorf("%s: %v, want %s", w.Start, c, want)
 		}
+	}
+}
+
+// TestShortLog: the log keeps the revision before, however many rows a revision has, so that readers who are in step do
+// not begin again.
+func TestShortLog(t *testing.T) {
+	m := table.NewMemory(table.MemoryOptions{MaxRows: 100, Now: tabletest.Still})
+	next := func(w *table.Watcher) table.Step {
+		t.Helper()
+		step, err := w.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return step
+	}
+	w := m.Watch(0)
+	next(w)
+	for producer := range uint64(4) {
+		for second := range 4 {
+			write(t, m, block(producer, second, 9))
+		}
+		m.Publish()
+		if step := next(w); step.Kind != table.Changed || producer > 0 && (step.Before == nil || step.Before.Revision != step.State.Revision-1) {
+			t.Errorf("rows of producer %d: step %+v", producer, step)
+		}
+	}
+	s := m.State()
+	for back, known := range []bool{true, true, false} {
+		if _, ok := s.At(s.Revision - uint64(back)); ok != known {
+			t.Errorf("%d revisions ago: available %t", back, ok)
+		}
+	}
+	if step := next(m.Resume(0, s.Epoch, s.Revision-1)); step.Kind != table.Changed || step.State.Revision != s.Revision {
+		t.Errorf("resumed with %+v", step)
+	}
+	if step := next(m.Resume(0, s.Epoch, s.Revision-2)); step.Kind != table.Gap {
+		t.Errorf("resumed from a revision that is not available with %+v", step)
 	}
 }
 

@@ -80,7 +80,12 @@ func (f *followed) events(t *testing.T) (list []event) {
 	synctest.Wait()
 	f.end()
 	synctest.Wait()
-	for _, text := range strings.Split(f.body.String(), "\n\n") {
+	return eventsIn(f.body.String())
+}
+
+// eventsIn returns the events in the text of a stream.
+func eventsIn(body string) (list []event) {
+	for _, text := range strings.Split(body, "\n\n") {
 		var e event
 		for _, line := range strings.Split(text, "\n") {
 			switch name, value, _ := strings.Cut(line, ": "); name {
@@ -437,6 +442,30 @@ func TestClearedUnknown(t *testing.T) {
 		}
 		if got := lines(t, link.events(t)); len(got) > 0 {
 			t.Errorf("changes at another link: %q", got)
+		}
+	})
+}
+
+// TestChangesOfSums: a cell that only a sum of windows shows as congested has the location of that sum, not that of an
+// earlier window.
+func TestChangesOfSums(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := begin
+		s := newClocked(t, table.MemoryOptions{Log: 16}, &now, tabletest.Names{Racks: 3})
+		f := follow(t, s, "windows=3&heartbeat=60s")
+		for second := range 5 {
+			now = begin.Add(time.Duration(second+1) * time.Second)
+			b := rows(1, second, []seen{{1, 2, 1, 5, 5}}) // too few to judge
+			if second > 0 {
+				b.Location[0] = uint64(aggregate.NoLocation)
+			}
+			s.writeBlock(t, b)
+			s.memory.Publish()
+			synctest.Wait()
+		}
+		want := []string{"2 onset rack1>rack2 congested leaf1:up1 1", "4 moved rack1>rack2 congested leaf1:up1 -> unknown"}
+		if diff := cmp.Diff(want, lines(t, f.events(t))); diff != "" {
+			t.Errorf("changes (-want +got):\n%s", diff)
 		}
 	})
 }
