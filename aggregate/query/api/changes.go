@@ -124,6 +124,7 @@ type change struct {
 	cell           aggregate.CellStats // the present values
 	silent         []string            // silent producers of the cell
 	state, before  aggregate.State
+	congested      bool                   // before or after, even without data
 	since          *timestamppb.Timestamp // of the congestion, nil for none
 	lasted         time.Duration
 	location, from aggregate.LocationID // from is the location before a move
@@ -345,7 +346,7 @@ func (o *cellStates) cellsSince(was *cellStates) (list []change) {
 // compare appends the changes of one cell.
 func (o *cellStates) compare(list []change, was *cellStates, from, to *condition) []change {
 	var silentBefore []string
-	one := change{state: to.state, before: from.state}
+	one := change{state: to.state, before: from.state, congested: to.congested || from.congested}
 	if to.congested {
 		one.since = sinceOf(&to.verdict)
 	}
@@ -463,7 +464,7 @@ func (f *changeFilter) choose(list []change) []*change {
 
 func (f *changeFilter) takes(c *change) bool {
 	return among(f.src, c.cell.Src) && among(f.dst, c.cell.Dst) &&
-		(len(f.states) == 0 || slices.Contains(f.states, c.state) || slices.Contains(f.states, c.before)) &&
+		(len(f.states) == 0 || slices.Contains(f.states, c.state) || slices.Contains(f.states, c.before) || c.congested && slices.Contains(f.states, aggregate.Congested)) &&
 		(len(f.links) == 0 || f.isLink(c.location) || f.isLink(c.from))
 }
 

@@ -538,6 +538,27 @@ func TestChangesFilter(t *testing.T) {
 	}
 }
 
+// TestChangesOfCongested: readers of congested cells hear of the end of a congestion whose cell had no data meanwhile.
+func TestChangesOfCongested(t *testing.T) {
+	acts := []act{{second: 0, a: others, b: loaded}, {second: 1, a: others}, {second: 2, a: others}, {second: 3, a: others}, {second: 5, a: others}, {second: 6, a: others, b: quiet}}
+	want := []string{
+		"initial onset rack1>rack2 congested since 0 leaf1:up1 0.5",
+		"5 tap_lost eth1 3s",
+		"5 coverage_lost rack1>rack2 no_data since 0 leaf1:up1 without eth1",
+		"7 tap_back eth1 6s",
+		"7 coverage_back rack1>rack2 brief",
+		"7 cleared rack1>rack2 brief since 0 for 6s leaf1:up1",
+	}
+	for _, parameters := range []string{"", "state=congested"} {
+		synctest.Test(t, func(t *testing.T) {
+			_, events := acted(t, acts, parameters)
+			if diff := cmp.Diff(want, lines(t, events)); diff != "" {
+				t.Errorf("%q (-want +got):\n%s", parameters, diff)
+			}
+		})
+	}
+}
+
 // TestChangesMissed: a stream that cannot resume, and one that was too slow, restart with the
 // whole state, after an event that reports it.
 func TestChangesMissed(t *testing.T) {

@@ -162,6 +162,7 @@ func TestChangesAnyOrder(t *testing.T) {
 			})
 			parameters := fmt.Sprintf("heartbeat=60s&windows=%d", []int{1, 3, 1, 10}[seed%4])
 			streams := map[string]*followed{"": follow(t, s, parameters), link: follow(t, s, parameters+"&link="+link)}
+			congested := follow(t, s, parameters+"&state=congested")
 			writeAnyOrder(t, rand.New(rand.NewPCG(uint64(seed), 2)), s, &now, func(second int) {
 				if second%7 > 0 {
 					return
@@ -173,8 +174,16 @@ func TestChangesAnyOrder(t *testing.T) {
 						t.Fatalf("seed %d, second %d, link %q: a later stream begins with (-), changes lead to (+):\n%s", seed, second, at, cmp.Diff(want, got))
 					}
 				}
+				want, got := heldAfter(t, later, ""), heldAfter(t, eventsIn(congested.body.String()), "")
+				for _, held := range []map[string]string{want, got} {
+					maps.DeleteFunc(held, func(of, _ string) bool { return strings.HasPrefix(of, "coverage ") })
+				}
+				if !maps.Equal(want, got) {
+					t.Fatalf("seed %d, second %d: a later stream begins with (-), changes of congested cells lead to (+):\n%s", seed, second, cmp.Diff(want, got))
+				}
 			})
 			streams[link].end()
+			congested.end()
 			events := streams[""].events(t)
 			for i, e := range events {
 				if e.id == "" || i%5 > 0 {
