@@ -104,7 +104,7 @@ func (f *collectFlags) read(cmd *cobra.Command) (*network, error) {
 		return nil, usageError{err}
 	}
 	if f.api != "" {
-		if err := checkDoor(&n.Config.API, "--api-listen", f.api, f.apiExposed); err != nil {
+		if err := checkAPIAddress(&n.Config.API, "--api-listen", f.api, f.apiExposed); err != nil {
 			return nil, err
 		}
 	}

@@ -152,7 +152,7 @@ func (c *collector) takeOver(n *network) error {
 		}
 	}
 	if c.feed != nil {
-		if err := c.feed.door.Use(n.Config.API.Settings()); err != nil {
+		if err := c.feed.server.Use(n.Config.API.Settings()); err != nil {
 			return err
 		}
 	}
@@ -227,7 +227,7 @@ func (c *collector) openFeed() error {
 	if c.network.Config.Collect.Ingest.Listen != "" {
 		names.Stored = reader
 	}
-	d, err := openDoor(c.cmd.Context(), &c.network.Config.API, "--api-listen", c.flags.api, c.flags.apiExposed, c.logger,
+	d, err := openAPIServer(c.cmd.Context(), &c.network.Config.API, "--api-listen", c.flags.api, c.flags.apiExposed, c.logger,
 		map[string]http.Handler{"DELETE producers/{name...}": forgetting(c.db)})
 	if err != nil {
 		return err
@@ -292,7 +292,7 @@ func (c *collector) lastWords() string {
 func (c *collector) close() error {
 	var failed error
 	if c.feed != nil {
-		c.feed.door.Close()
+		c.feed.server.Close()
 	}
 	if c.db != nil {
 		failed = c.db.Close()
@@ -309,7 +309,7 @@ func (c *collector) watch(o *operations) error {
 		return err
 	}
 	if c.feed != nil {
-		if err := errors.Join(o.watchDoor(c.feed.door, c.feed.api), o.Export(metrics.NewWindows(c.windowMetrics))); err != nil {
+		if err := errors.Join(o.watchAPI(c.feed.server, c.feed.api), o.Export(metrics.NewWindows(c.windowMetrics))); err != nil {
 			return err
 		}
 	}

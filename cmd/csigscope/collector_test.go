@@ -44,17 +44,17 @@ func TestRefusedReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	auth := start.Config.API.Auth()
-	door, err := edge.New(edge.Config{Auth: &auth, Access: &edge.Access{Settings: start.Config.API.Settings()}})
+	server, err := edge.New(edge.Config{Auth: &auth, Access: &edge.Access{Settings: start.Config.API.Settings()}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := door.Listen(t.Context(), "127.0.0.1:0", "--api-listen"); err != nil {
+	if err := server.Listen(t.Context(), "127.0.0.1:0", "--api-listen"); err != nil {
 		t.Fatal(err)
 	}
 	ctx, end := context.WithCancel(t.Context())
 	served := make(chan error)
 	go func() {
-		served <- door.Serve(ctx, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+		served <- server.Serve(ctx, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	}()
 	defer func() {
 		end()
@@ -62,7 +62,7 @@ func TestRefusedReload(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	c.feed = &liveFeed{door: door}
+	c.feed = &liveFeed{server: server}
 
 	// It has no names: their use would panic.
 	next := read(`{api: {limits: {requests: 1}}, decode: {inner_tags: true}, collect: {ingest: {listen: "127.0.0.1:4319", anonymous: edge, exporters: [{name: edge}]}}}`)
@@ -71,7 +71,7 @@ func TestRefusedReload(t *testing.T) {
 		t.Errorf("%v, want %s", err, want)
 	}
 	for range 5 {
-		answer, err := http.Get(door.URL())
+		answer, err := http.Get(server.URL())
 		if err != nil {
 			t.Fatal(err)
 		}

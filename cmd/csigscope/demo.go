@@ -81,7 +81,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	}
 	// Simulating takes a while, so report a missing engine or a used address first.
 	defaults := config.Default()
-	d, err := openDoor(cmd.Context(), &defaults.API, "--listen", f.listen, false, newLogger(cmd, cmd.ErrOrStderr()), nil)
+	d, err := openAPIServer(cmd.Context(), &defaults.API, "--listen", f.listen, false, newLogger(cmd, cmd.ErrOrStderr()), nil)
 	if err != nil {
 		return err
 	}

@@ -156,7 +156,7 @@ func TestDeployedConfiguration(t *testing.T) {
 		t.Errorf("exporters %+v", permits)
 	}
 	api := &n.Config.API
-	if err := checkDoor(api, "--api-listen", "0.0.0.0:9465", false); err != nil || api.Auth().Anonymous.Role != "" {
+	if err := checkAPIAddress(api, "--api-listen", "0.0.0.0:9465", false); err != nil || api.Auth().Anonymous.Role != "" {
 		t.Errorf("%v: %+v", err, api)
 	}
 }

@@ -100,8 +100,8 @@ func (o *operations) watchStore(db *openedStore) error {
 	return o.Export(metrics.NewTrim(db.store.TrimStats))
 }
 
-// watchDoor exports the metrics of a server and of the API behind it.
-func (o *operations) watchDoor(d *edge.Server, a *api.API) error {
+// watchAPI exports the metrics of a server and of the API behind it.
+func (o *operations) watchAPI(d *edge.Server, a *api.API) error {
 	return o.Export(metrics.NewAPI(func() metrics.API {
 		watchers, lagging := a.Counts()
 		slow, crowded := a.Disconnects()

@@ -76,7 +76,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	d, err := openDoor(cmd.Context(), &c.API, "--listen", f.listen, f.exposed, o.logger, nil)
+	d, err := openAPIServer(cmd.Context(), &c.API, "--listen", f.listen, f.exposed, o.logger, nil)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(o.watchStore(db), o.watchDoor(d, server.api)); err != nil {
+	if err := errors.Join(o.watchStore(db), o.watchAPI(d, server.api)); err != nil {
 		return err
 	}
 	if server.handler, err = o.beside(server.handler); err != nil {
@@ -105,7 +105,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return server.run(ctx) })
 		g.Go(func() error {
-			return reloadDoor(ctx, again, d, func() (config.Config, config.Settings, error) { return f.read(cmd, path) }, started, o.logger)
+			return reloadAPI(ctx, again, d, func() (config.Config, config.Settings, error) { return f.read(cmd, path) }, started, o.logger)
 		})
 		return g.Wait()
 	})
@@ -129,9 +129,9 @@ func (f *serveFlags) read(cmd *cobra.Command, path string) (c config.Config, fix
 	return c, fixed, nil
 }
 
-// reloadDoor reads the configuration again at each signal, until ctx ends, and warns of changed settings that it does not apply. An
-// invalid one changes nothing.
-func reloadDoor(ctx context.Context, again <-chan os.Signal, d *edge.Server, read func() (config.Config, config.Settings, error), started config.Settings, logger *slog.Logger) error {
+// reloadAPI reads the configuration again at each signal, until ctx ends, and warns of changed settings that it does
+// not apply. An invalid one changes nothing.
+func reloadAPI(ctx context.Context, again <-chan os.Signal, d *edge.Server, read func() (config.Config, config.Settings, error), started config.Settings, logger *slog.Logger) error {
 	for {
 		select {
 		case <-ctx.Done():

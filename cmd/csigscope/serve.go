@@ -28,11 +28,11 @@ func addExposedFlag(cmd *cobra.Command, of string, exposed *bool) {
 		"allow "+of+" at an address that other machines reach without TLS or credentials: anybody there can ask, and read the answers of others in transit")
 }
 
-// openDoor listens at the address of a flag, for the clients of the section api. Beyond
+// openAPIServer listens at the address of a flag, for the clients of the section api. Beyond
 // loopback it requires a certificate and client credentials, unless exposed. admin holds
 // further resources for admins; nil for none.
-func openDoor(ctx context.Context, c *config.API, flag, address string, exposed bool, logger *slog.Logger, admin map[string]http.Handler) (*edge.Server, error) {
-	if err := checkDoor(c, flag, address, exposed); err != nil {
+func openAPIServer(ctx context.Context, c *config.API, flag, address string, exposed bool, logger *slog.Logger, admin map[string]http.Handler) (*edge.Server, error) {
+	if err := checkAPIAddress(c, flag, address, exposed); err != nil {
 		return nil, err
 	}
 	auth := c.Auth()
@@ -48,9 +48,9 @@ func openDoor(ctx context.Context, c *config.API, flag, address string, exposed 
 	return d, nil
 }
 
-// checkDoor rejects an invalid address, and one that other machines can reach without
+// checkAPIAddress rejects an invalid address, and one that other machines can reach without
 // protection.
-func checkDoor(c *config.API, flag, address string, exposed bool) error {
+func checkAPIAddress(c *config.API, flag, address string, exposed bool) error {
 	var a config.Address
 	if err := a.Set(address); err != nil {
 		return usageError{fmt.Errorf("%s %q: %w", flag, address, err)}
@@ -65,7 +65,7 @@ func checkDoor(c *config.API, flag, address string, exposed bool) error {
 type pageServer struct {
 	handler http.Handler
 	api     *api.API
-	door    *edge.Server
+	server  *edge.Server
 }
 
 // newPageServer serves stored rows, and the last windows if memory is not nil, within the
@@ -82,7 +82,7 @@ func newPageServer(db *openedStore, name string, memory *table.Memory, d *edge.S
 func (s *pageServer) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.api.Run(ctx) })
-	g.Go(func() error { return s.door.Serve(ctx, s.handler) })
+	g.Go(func() error { return s.server.Serve(ctx, s.handler) })
 	return g.Wait()
 }
 
@@ -97,7 +97,7 @@ type liveFeed struct {
 	memory  *table.Memory
 	fine    *table.Memory // of shorter windows; nil for none
 	api     *api.API
-	door    *edge.Server
+	server  *edge.Server
 	handler http.Handler
 }
 
@@ -115,7 +115,7 @@ const fineShare = 4
 func newLiveFeed(cmd *cobra.Command, d *edge.Server, names *api.BothNames, reader query.Reader, down func([]table.Producer) []string, c *config.API, m *config.Memory, taps *window.Settings, o table.MemoryOptions, logger *slog.Logger) (*liveFeed, error) {
 	o.Lateness = taps.LatenessOf(aggregate.LiveResolution)
 	o.MaxRows, o.MaxLag = cmp.Or(m.LiveRows, table.DefaultMaxRows), o.Lateness+o.MaxAge+clockError
-	f := &liveFeed{names: names, door: d}
+	f := &liveFeed{names: names, server: d}
 	fine, fineRows := aggregate.FineResolution(taps.Resolutions), o.MaxRows/fineShare
 	if fine > 0 {
 		o.MaxRows -= fineRows
@@ -157,7 +157,7 @@ func (f *liveFeed) run(ctx context.Context) error {
 		g.Go(func() error { return m.Run(ctx) })
 	}
 	g.Go(func() error { return f.api.Run(ctx) })
-	g.Go(func() error { return f.door.Serve(ctx, f.handler) })
+	g.Go(func() error { return f.server.Serve(ctx, f.handler) })
 	return g.Wait()
 }
 

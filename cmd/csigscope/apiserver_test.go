@@ -27,8 +27,8 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
-// openTestDoor serves one window of 4 cells with the given configuration.
-func openTestDoor(t *testing.T, c *config.API) *edge.Server {
+// openTestServer serves one window of 4 cells with the given configuration.
+func openTestServer(t *testing.T, c *config.API) *edge.Server {
 	t.Helper()
 	memory := table.NewMemory(table.MemoryOptions{})
 	start := time.Now().Truncate(time.Second)
@@ -40,7 +40,7 @@ func openTestDoor(t *testing.T, c *config.API) *edge.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := openDoor(t.Context(), c, "--listen", "127.0.0.1:0", false, slog.New(slog.DiscardHandler), nil)
+	d, err := openAPIServer(t.Context(), c, "--listen", "127.0.0.1:0", false, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,15 +67,15 @@ func newTestClient(t *testing.T, server string, flags ...string) (*client.Client
 	return newServerClient(cmd, server)
 }
 
-// TestDoor: behind TLS, clients with a token or a listed certificate are answered; others get
+// TestAPIServer: behind TLS, clients with a token or a listed certificate are answered; others get
 // only the page's files.
-func TestDoor(t *testing.T) {
+func TestAPIServer(t *testing.T) {
 	dir, ca := t.TempDir(), edgetest.NewAuthority(t)
 	server, noc, stranger := ca.Server(), ca.Issue("noc.example", time.Now().Add(time.Hour)), ca.Issue("stranger", time.Now().Add(time.Hour))
 	clients := filepath.Join(dir, "clients")
 	edgetest.WriteTokens(t, clients, edgetest.TokenLine("te", "read", "sesame", ""), "noc.example: admin certificate")
 	section := &config.API{TLS: config.TLS{Cert: server.Cert, Key: server.Key, CA: server.CA}, Clients: clients}
-	d := openTestDoor(t, section)
+	d := openTestServer(t, section)
 	if !strings.HasPrefix(d.URL(), "https://") {
 		t.Fatalf("at %s", d.URL())
 	}
@@ -129,9 +129,9 @@ func getStatus(t *testing.T, ca *edgetest.Authority, url string) int {
 	return answer.StatusCode
 }
 
-// TestDoorBeyondLoopback: an address that other machines can reach requires TLS and
+// TestAPIServerBeyondLoopback: an address that other machines can reach requires TLS and
 // credentials, or the flag that names the danger.
-func TestDoorBeyondLoopback(t *testing.T) {
+func TestAPIServerBeyondLoopback(t *testing.T) {
 	ca := edgetest.NewAuthority(t)
 	server := ca.Server()
 	files := config.TLS{Cert: server.Cert, Key: server.Key, CA: server.CA}
@@ -152,7 +152,7 @@ func TestDoorBeyondLoopback(t *testing.T) {
 		"loopback":            {config.API{}, "localhost:0", false, ""},
 		"no address":          {config.API{}, "nonsense", true, "expected HOST:PORT"},
 	} {
-		d, err := openDoor(t.Context(), &tc.config, "--listen", tc.address, tc.exposed, slog.New(slog.DiscardHandler), nil)
+		d, err := openAPIServer(t.Context(), &tc.config, "--listen", tc.address, tc.exposed, slog.New(slog.DiscardHandler), nil)
 		if err == nil {
 			d.Close()
 		}
@@ -162,10 +162,10 @@ func TestDoorBeyondLoopback(t *testing.T) {
 	}
 }
 
-// TestDoorAnonymous: on loopback everybody may read by default, except web sites that point
+// TestAPIServerAnonymous: on loopback everybody may read by default, except web sites that point
 // their name here.
-func TestDoorAnonymous(t *testing.T) {
-	d := openTestDoor(t, &config.API{})
+func TestAPIServerAnonymous(t *testing.T) {
+	d := openTestServer(t, &config.API{})
 	ask := func(method, path, host string) (int, string) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, d.URL()+path, nil)
