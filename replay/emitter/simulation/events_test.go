@@ -8,7 +8,7 @@ import (
 
 func TestAgendaFindsTheEarliest(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 3, 7, 64, 100} {
-		a := newAgenda(n)
+		a := newEventQueue(n)
 		want := make([]int64, n)
 		for i := range want {
 			want[i] = never

@@ -268,7 +268,7 @@ func newSim(s scenario.Scenario, t *scenario.Topology, flows []flow, signals []s
 		marking:  exact.Derive(s.Seed, 6),
 		scenario: s, topology: t, signals: signals, flows: flows,
 		pipeline: exact.Picoseconds(s.Pipeline), propagation: exact.Picoseconds(s.Propagation), end: exact.Picoseconds(s.Duration), startNS: s.Start.UnixNano(),
-		arriving: newAgenda(len(t.Ports) + len(t.NICs)), sending: newAgenda(len(flows)),
+		arriving: newEventQueue(len(t.Ports) + len(t.NICs)), sending: newEventQueue(len(flows)),
 		framer: framer, points: t.Points(),
 	}
 	m.timeline = newTimeline(&m.scenario, t, signals)
@@ -309,7 +309,7 @@ type eventQueue struct {
 	size   int
 }
 
-func newAgenda(sources int) *eventQueue {
+func newEventQueue(sources int) *eventQueue {
 	size := 1
 	for size < sources {
 		size *= 2
