@@ -2,7 +2,6 @@ package remote
 
 import (
 	"compress/gzip"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
@@ -141,58 +139,4 @@ func newZstd() connect.Compressor {
 	z, _ := zstd.NewWriter(io.Discard, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
 		zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(128<<10)) // fails only for invalid options
 	return z
-}
-
-// Tap sends the input of the stream's tap over a period and its findings, at most MaxFindings,
-// under the configuration of the epoch, which must have been described. Like all records, it
-// reaches the collector after the blocks that were written before it. The client takes
-// ownership of t and found.
-func (s *Stream) Tap(_ context.Context, epoch uint64, t *wire.Tap, found ...*wire.Finding) error {
-	if len(found) > MaxFindings {
-		return fmt.Errorf("send records of stream %s: %d findings: expected at most %d", s.name, len(found), MaxFindings)
-	}
-	return s.record(epoch, &wire.Record{What: &wire.Record_Tap{Tap: t}, Findings: found})
-}
-
-// Gap reports an interval in which blocks of the stream are missing. The client takes ownership
-// of g.
-func (s *Stream) Gap(_ context.Context, epoch uint64, g *wire.Gap) error {
-	return s.record(epoch, &wire.Record{What: &wire.Record_Gap{Gap: g}})
-}
-
-// End reports that no more blocks of the stream follow under the configuration of the epoch,
-// for now.
-func (s *Stream) End(_ context.Context, epoch uint64) error {
-	return s.record(epoch, &wire.Record{What: &wire.Record_End{End: &wire.End{}}})
-}
-
-func (s *Stream) record(epoch uint64, m *wire.Record) error {
-	c := s.client
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return errEnded
-	}
-	d, err := c.descriptionOf(epoch)
-	if err == nil {
-		m.Stream, m.Incarnation, m.Epoch, m.Description = s.name, s.incarnation, epoch, d
-		err = c.gather(fieldRecords, m)
-	}
-	if err != nil {
-		return fmt.Errorf("send records of stream %s: %w", s.name, err)
-	}
-	return nil
-}
-
-// TapRow is the input of a tap of an exporter's stream, with its findings.
-type TapRow struct {
-	Run
-	*wire.Tap
-	Findings []*wire.Finding
-}
-
-// Gap is an interval in which blocks of an exporter's stream are missing.
-type Gap struct {
-	aggregate.Source
-	*wire.Gap
 }

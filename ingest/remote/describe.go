@@ -344,3 +344,35 @@ func split(d *wire.Description) []*wire.Description {
 	part.Text = d.GetText()
 	return append(parts, part)
 }
+
+// unfinished is the suffix of a file that writeFile has not renamed yet.
+const unfinished = ".new"
+
+// writeFile replaces a file durably and atomically. A crash may leave an unfinished one.
+func writeFile(name string, data []byte) error {
+	temp := name + unfinished
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(temp, name)
+	}
+	if err != nil {
+		_ = os.Remove(temp)
+		return err
+	}
+	d, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

@@ -317,3 +317,59 @@ func (s *stream) incarnation(incarnation uint64) *incarnationState {
 	s.incarnations = slices.Insert(s.incarnations, at, incarnationState{incarnation: incarnation})
 	return &s.incarnations[at]
 }
+
+// dedupWindow remembers the latest numbers of an incarnation. The zero value has seen none.
+type dedupWindow struct {
+	top        uint64
+	busy, done [maxInFlightBlocks / 64]uint64 // by number modulo maxInFlightBlocks
+}
+
+// begin takes a new number and returns OUTCOME_STORED; end must follow. Otherwise the number is
+// older than the remembered ones (OUTCOME_STALE), durable (OUTCOME_REPEAT), or taken and not
+// durable yet (OUTCOME_UNSPECIFIED).
+func (s *dedupWindow) begin(n uint64) wire.Outcome {
+	word, bit := bitOf(n)
+	switch {
+	case n > s.top:
+		s.advance(n)
+	case s.top-n >= maxInFlightBlocks:
+		return wire.Outcome_OUTCOME_STALE
+	case s.done[word]&bit != 0:
+		return wire.Outcome_OUTCOME_REPEAT
+	case s.busy[word]&bit != 0:
+		return wire.Outcome_OUTCOME_UNSPECIFIED
+	}
+	s.busy[word] |= bit
+	return wire.Outcome_OUTCOME_STORED
+}
+
+// end records whether the number is durable; otherwise it may be taken again.
+func (s *dedupWindow) end(n uint64, durable bool) {
+	if n > s.top || s.top-n >= maxInFlightBlocks {
+		return
+	}
+	word, bit := bitOf(n)
+	s.busy[word] &^= bit
+	if durable {
+		s.done[word] |= bit
+	}
+}
+
+// advance forgets the numbers that fall out of the range ending at n.
+func (s *dedupWindow) advance(n uint64) {
+	if n-s.top >= maxInFlightBlocks {
+		*s = dedupWindow{}
+	} else {
+		for i := s.top + 1; i <= n; i++ {
+			word, bit := bitOf(i)
+			s.busy[word] &^= bit
+			s.done[word] &^= bit
+		}
+	}
+	s.top = n
+}
+
+func bitOf(n uint64) (word int, bit uint64) {
+	n %= maxInFlightBlocks
+	return int(n / 64), 1 << (n % 64)
+}

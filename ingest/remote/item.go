@@ -1,6 +1,8 @@
 package remote
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -227,6 +229,29 @@ func (p *push) own(it *item, producer func(identity, stream string) uint64) verd
 	}
 	it.at.producer = producer(p.e.name, it.stream)
 	return toStore
+}
+
+// Producer returns the producer of an exporter's stream, as in aggregate.Source: a hash of the
+// exporter's identity and the stream's name, so that a client cannot write rows of another
+// identity. It is cryptographic because exporters choose stream names.
+func Producer(identity, stream string) uint64 {
+	return producerOf("partials", identity, stream)
+}
+
+// observedProducer returns the producer of a stream's observations, whose numbers are
+// independent of those of blocks.
+func observedProducer(identity, stream string) uint64 {
+	return producerOf("observations", identity, stream)
+}
+
+func producerOf(what, identity, stream string) uint64 {
+	var text []byte
+	for _, s := range []string{what, identity, stream} {
+		text = binary.AppendUvarint(text, uint64(len(s)))
+		text = append(text, s...)
+	}
+	sum := sha256.Sum256(text)
+	return binary.LittleEndian.Uint64(sum[:8])
 }
 
 // announce schedules the announcement of the item's run, unless it was announced.

@@ -19,6 +19,19 @@ type exporterRecords struct {
 	found []Finding
 }
 
+// TapRow is the input of a tap of an exporter's stream, with its findings.
+type TapRow struct {
+	Run
+	*wire.Tap
+	Findings []*wire.Finding
+}
+
+// Gap is an interval in which blocks of an exporter's stream are missing.
+type Gap struct {
+	aggregate.Source
+	*wire.Gap
+}
+
 // recordWriter writes records to the directory.
 type recordWriter struct{ to Directory }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/ingest/edge"
+	"github.com/csigscope/csigscope/ingest/wire"
 )
 
 // Stream is a sink for the blocks of one tap, or of one core of it. Several shards may share
@@ -160,6 +161,47 @@ func (s *Stream) writePart(b *aggregate.Block, from, to int, n uint32, descripti
 	s.blocks++
 	for _, n := range b.Observations[from:to] {
 		c.stats.Observations = aggregate.AddSat(c.stats.Observations, n)
+	}
+	return nil
+}
+
+// Tap sends the input of the stream's tap over a period and its findings, at most MaxFindings,
+// under the configuration of the epoch, which must have been described. Like all records, it
+// reaches the collector after the blocks that were written before it. The client takes
+// ownership of t and found.
+func (s *Stream) Tap(_ context.Context, epoch uint64, t *wire.Tap, found ...*wire.Finding) error {
+	if len(found) > MaxFindings {
+		return fmt.Errorf("send records of stream %s: %d findings: expected at most %d", s.name, len(found), MaxFindings)
+	}
+	return s.record(epoch, &wire.Record{What: &wire.Record_Tap{Tap: t}, Findings: found})
+}
+
+// Gap reports an interval in which blocks of the stream are missing. The client takes ownership
+// of g.
+func (s *Stream) Gap(_ context.Context, epoch uint64, g *wire.Gap) error {
+	return s.record(epoch, &wire.Record{What: &wire.Record_Gap{Gap: g}})
+}
+
+// End reports that no more blocks of the stream follow under the configuration of the epoch,
+// for now.
+func (s *Stream) End(_ context.Context, epoch uint64) error {
+	return s.record(epoch, &wire.Record{What: &wire.Record_End{End: &wire.End{}}})
+}
+
+func (s *Stream) record(epoch uint64, m *wire.Record) error {
+	c := s.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return errEnded
+	}
+	d, err := c.descriptionOf(epoch)
+	if err == nil {
+		m.Stream, m.Incarnation, m.Epoch, m.Description = s.name, s.incarnation, epoch, d
+		err = c.gather(fieldRecords, m)
+	}
+	if err != nil {
+		return fmt.Errorf("send records of stream %s: %w", s.name, err)
 	}
 	return nil
 }
