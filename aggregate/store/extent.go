@@ -33,6 +33,15 @@ func (e Extent) OnlyMinutes(from time.Time) bool {
 	return from.Before(e.Seconds) && e.First.Before(e.Seconds)
 }
 
+// OnlyFine returns the longest resolution if it is below 1 s, else 0. A replay that was interrupted early has stored
+// fine windows only.
+func (e Extent) OnlyFine() time.Duration {
+	if n := len(e.Resolutions); n > 0 && e.Resolutions[n-1] < time.Second {
+		return e.Resolutions[n-1]
+	}
+	return 0
+}
+
 // recent is the time before Last in which Extent looks for signals.
 const recent = 24 * time.Hour
 

@@ -78,10 +78,7 @@ func (q *Question) fill(extent *store.Extent) {
 	if q.query.To.IsZero() {
 		q.query.To = extent.Last
 	}
-	// A replay that was interrupted early has stored fine windows only.
-	if n := len(extent.Resolutions); q.query.Resolution == 0 && n > 0 && extent.Resolutions[n-1] < time.Second {
-		q.query.Resolution = extent.Resolutions[n-1]
-	}
+	q.query.Resolution = cmp.Or(q.query.Resolution, extent.OnlyFine())
 	// A range that ends now begins and ends within a window.
 	window := cmp.Or(q.query.Resolution, time.Second)
 	if q.query.Resolution == 0 && extent.OnlyMinutes(q.query.From) {

@@ -44,10 +44,7 @@ func (a *API) question(ctx context.Context, in subject, when times) (q pastQuest
 		q.From, q.To = q.From.Truncate(time.Minute), q.To.Add(time.Minute-1).Truncate(time.Minute)
 	}
 	q.Step = q.To.Sub(q.From)
-	// A replay that was interrupted early has stored fine windows only.
-	if n := len(extent.Resolutions); n > 0 && extent.Resolutions[n-1] < time.Second {
-		q.Resolution = extent.Resolutions[n-1]
-	}
+	q.Resolution = extent.OnlyFine()
 	q.last = extent.Last
 	k, err := keyOf(in, 1, extent.Signals)
 	if err == nil && !k.signal.HasValue() { // perhaps a configured one, before the extent's last day
