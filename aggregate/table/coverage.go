@@ -164,7 +164,7 @@ func (m *Memory) coverage() *Coverage {
 		return m.fineCoverage()
 	}
 	n, silent := m.known()
-	c := &Coverage{Expected: n, Silent: sortedProducers(silent), silent: silent, current: m.current(), oldest: math.MinInt64, memo: NewMemo(), maxAge: math.MaxInt64}
+	c := &Coverage{Expected: n, Silent: sortedProducers(silent), silent: silent, current: m.current(), oldest: math.MinInt64, memo: newMemo(), maxAge: math.MaxInt64}
 	if m.isLive() {
 		c.maxAge = int64(m.opts.MaxAge)
 	}

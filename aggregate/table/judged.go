@@ -26,8 +26,7 @@ type histories struct {
 	held       map[aggregate.CellKey]aggregate.Snapshot // of the last standing
 }
 
-// judgedCell is a cell whose verdicts may have changed at the ends of all windows after one, since it was judged
-// differently.
+// judgedCell is a cell whose verdicts may have changed at the ends of all windows after one.
 type judgedCell struct {
 	cell   aggregate.CellKey
 	window int64 // number
@@ -40,8 +39,8 @@ type verdicts struct {
 	list []cellVerdict
 }
 
-// cellVerdict is what the verdict on a cell depends on, with the number of windows that were judged, and of those at the
-// end of which the cell was congested. A cell without a history has the zero value.
+// cellVerdict holds the verdict on a cell, and the number of windows that were judged, and of those at the end of which
+// the cell was congested. A cell without a history has the zero value.
 type cellVerdict struct {
 	aggregate.Snapshot
 	judged, congested uint32
@@ -166,7 +165,7 @@ func (h *histories) stand(state *State) (s *standing, mended []*Window) {
 				w, all := *windows[i], *s.windows[i]
 				all.list = slices.Clone(all.list)
 				w.Rows.judged = &judgement{thresholds: h.thresholds, length: h.length, windows: []*verdicts{&all}}
-				w.Memo = NewMemo()
+				w.Memo = newMemo()
 				windows[i], s.windows[i] = &w, &all
 				s.own += len(all.list)
 			}
@@ -335,7 +334,8 @@ func (r Rows) judge(k aggregate.CellKey, c *aggregate.CellStats) {
 }
 
 // Verdict returns the verdict on a cell at the end of the newest window, whether or not that has rows of it. No window
-// that starts after a time, Unix ns, may have. If none has, the verdict of a cell that is not congested is the zero value.
+// that starts after last, Unix ns, may have rows of it. If none has, the verdict is the zero value unless the cell is
+// congested.
 func (s *State) Verdict(k aggregate.CellKey, last int64) aggregate.Verdict {
 	return s.standing.verdict(k, last)
 }

@@ -107,7 +107,7 @@ func (m *Memory) publish() (changed []*Window) {
 			flows, forgotten := m.sharedFlows(step.start)
 			w.changed, w.known = false, &Window{
 				Start: time.Unix(0, step.start).UTC(), End: time.Unix(0, step.start+int64(m.opts.Resolution)).UTC(), Revision: s.Revision,
-				Producers: m.producersOf(w), Coverage: s.Coverage, Rows: m.rows(w), Memo: NewMemo(), Final: w.final,
+				Producers: m.producersOf(w), Coverage: s.Coverage, Rows: m.rows(w), Memo: newMemo(), Final: w.final,
 				Durable: w.lastWritten() <= s.durable, last: w.lastWritten(), flows: flows, flowsForgotten: forgotten,
 			}
 			if m.seconds == nil { // short windows are not judged

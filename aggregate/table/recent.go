@@ -179,7 +179,7 @@ func NewMemory(o MemoryOptions) *Memory {
 func (m *Memory) newState(revision uint64) *State {
 	return &State{
 		Revision: revision, Resolution: m.opts.Resolution, Published: m.opts.Now(),
-		next: make(chan struct{}), Memo: NewMemo(),
+		next: make(chan struct{}), Memo: newMemo(),
 	}
 }
 

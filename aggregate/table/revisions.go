@@ -241,7 +241,7 @@ func (w *Window) part(mask string) *Window {
 		return part
 	}
 	part := *w
-	part.Rows.kinds, part.Memo = mask, NewMemo()
+	part.Rows.kinds, part.Memo = mask, newMemo()
 	last.Store(&part)
 	return &part
 }
@@ -279,8 +279,8 @@ type Memo struct {
 	made map[any]func() any
 }
 
-// NewMemo makes an empty Memo.
-func NewMemo() *Memo { return &Memo{made: make(map[any]func() any)} }
+// newMemo makes an empty Memo.
+func newMemo() *Memo { return &Memo{made: make(map[any]func() any)} }
 
 // Get returns the value of the key, and calls make for it the first time. Past a bound it calls
 // make each time.
