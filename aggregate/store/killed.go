@@ -234,8 +234,8 @@ GROUP BY producer, incarnation, epoch`, s.database, GapOpen, int(rebuildFor.Seco
 // missAfter records that everything after a process's last stored second is missing, until the next
 // process began or, if its incarnation is no such time, until now. Killed processes without windows do
 // not count as the next one: they get no gap of their own. Processes that have a gap of a restart are
-// left out; the others lost their marks. Open are this second and those after it that have fine
-// windows. Rows that a process stored under several configurations count as one process.
+// left out; the others lost their marks. Windows were open in the last second, and in later ones that have
+// fine windows. Rows that a process stored under several configurations count as one process.
 func (s *Store) missAfter(ctx context.Context, list []Run) error {
 	unknown, err := s.unmarked(ctx, list)
 	if err != nil || len(unknown) == 0 { // the windows of all times take long to read
@@ -314,8 +314,8 @@ GROUP BY producer, incarnation`,
 	})
 }
 
-// nextProcesses returns the incarnation of the process after each of those that stored windows. Processes among of
-// that stored none do not count.
+// nextProcesses returns the incarnation of the process after each of those that stored windows. Those in of that
+// stored none do not count.
 func (s *Store) nextProcesses(ctx context.Context, of map[process]bool, stored map[process]lastSecond) (map[process]uint64, error) {
 	silent := maps.Clone(of)
 	maps.DeleteFunc(silent, func(p process, _ bool) bool { _, ok := stored[p]; return ok })

@@ -111,7 +111,7 @@ func TestEndKilledFine(t *testing.T) {
 	}
 }
 
-// TestEndKilledNext: what is missing after a killed process ends where the next one began.
+// TestEndKilledNext: the gap after a killed process ends where the next one began.
 func TestEndKilledNext(t *testing.T) {
 	sequential(t)
 	now, began := time.Now(), testStart.Add(20*time.Second)

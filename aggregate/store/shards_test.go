@@ -155,7 +155,7 @@ func TestShards(t *testing.T) {
 	const one, two = 19001, 19002
 	c := startServers(t, [][]int{{thisServer}, {one, two}})
 	o := c.options(t)
-	o.RetryFor = time.Millisecond
+	o.retryFor = time.Millisecond
 	s := openCluster(t, o)
 
 	rows, flows := manyRows(20, 1)

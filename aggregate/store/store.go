@@ -50,11 +50,11 @@ type Options struct {
 
 	// Limits bound each question.
 	Limits Limits
-	// RetryFor is how long to retry a batch while the server is unreachable, 1 min unless set.
+	// retryFor is how long to retry a batch while the server is unreachable; zero, except in tests: 1 min.
 	// Rows wait in memory meanwhile, and WriteBlock blocks when that is full.
-	RetryFor time.Duration
+	retryFor time.Duration
 	// Outbox keeps batches on disk until the server has them, however long that takes; nil: in
-	// memory, and no longer than RetryFor.
+	// memory, for at most 1 min.
 	Outbox *Outbox
 	// Later opens a store with an Outbox while its server is unreachable; nil: Open then fails.
 	Later *Later
@@ -204,7 +204,7 @@ func (s *Store) openWriter(o *Options) error {
 			return err
 		}
 	}
-	s.retry = attempts{limit: cmp.Or(o.RetryFor, time.Minute), logger: s.logger}
+	s.retry = attempts{limit: cmp.Or(o.retryFor, time.Minute), logger: s.logger}
 	to := &server{Store: s}
 	send := func(ctx context.Context, list []*batch, _ []byte) error {
 		if err := to.sendBatch(ctx, list[0], ""); err != nil || len(list[0].flows) == 0 {

@@ -105,8 +105,8 @@ func (s *Store) writeBlock(ctx context.Context, b *aggregate.Block, resendable b
 }
 
 // Resendable is the store for rows whose sender keeps them, and sends them again, until Sync returns
-// nil. If the outbox's disk fails for RetryFor, such rows are discarded without a gap, and a Sync
-// that waits for them fails. A sender that has waited for RetryFor has to send its rows again.
+// nil. If the outbox's disk fails for 1 min, such rows are discarded without a gap, and a Sync
+// that waits for them fails. A sender that has waited for so long has to send its rows again.
 type Resendable struct{ *Store }
 
 // WriteBlock is Store.WriteBlock.

@@ -42,8 +42,8 @@ type ClientConfig struct {
 	// HelloEvery is the interval at which an idle exporter pushes an empty request, so that
 	// each side sees that the other is alive; 15 s by default.
 	HelloEvery time.Duration
-	// NoCompression turns off compression with Zstandard.
-	NoCompression bool
+	// noCompression is for tests.
+	noCompression bool
 
 	FS     outbox.FS        // nil: the operating system's
 	Now    func() time.Time // nil: time.Now

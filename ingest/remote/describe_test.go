@@ -317,7 +317,7 @@ func (s scripted) RoundTrip(r *http.Request) (*http.Response, error) {
 func startScripted(t *testing.T, answer func(c *Client, m *wire.PushRequest) (*wire.PushResponse, error)) (c *exporterUnderTest, log *logBuffer) {
 	t.Helper()
 	cfg, log := clientConfig(t, "http://127.0.0.1:1", "http://127.0.0.1:2"), &logBuffer{}
-	cfg.NoCompression, cfg.SpoolEvery, cfg.Logger = true, time.Hour, log.logger()
+	cfg.noCompression, cfg.SpoolEvery, cfg.Logger = true, time.Hour, log.logger()
 	client, err := OpenClient(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -61,7 +61,7 @@ func (c *Client) dial() (err error) {
 	}
 	for _, u := range c.cfg.Collectors {
 		u = strings.TrimSuffix(u, "/")
-		c.endpoints = append(c.endpoints, endpoint{u, connect.NewClient[rawRequest, wire.PushResponse](c.http, u+wire.IngestServicePushProcedure, clientOptions(c.cfg.NoCompression)...)})
+		c.endpoints = append(c.endpoints, endpoint{u, connect.NewClient[rawRequest, wire.PushResponse](c.http, u+wire.IngestServicePushProcedure, clientOptions(c.cfg.noCompression)...)})
 	}
 	return nil
 }
