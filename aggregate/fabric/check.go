@@ -221,7 +221,7 @@ func (b *builder) devicePorts(path string, n int32, d *DeviceSpec) {
 			b.errorf(at+".speed", "%q: expected at least 1 kbit/s", s.Speed)
 		}
 		b.topo.ports = append(b.topo.ports, port{
-			name: PortName(d.Name, s.Name), device: n, orientation: s.Orientation,
+			name: portName(d.Name, s.Name), device: n, orientation: s.Orientation,
 			peer: s.Peer, speed: speed, id: s.ID, number: int32(j),
 		})
 	}
@@ -504,7 +504,7 @@ func (b *builder) checkPortIDs() {
 				b.errorf(fmt.Sprintf("devices[%d].ports[%d].id", i, j),
 					"%d: is already the id of port %s: port ids are unique", p.ID, other)
 			}
-			owner[k] = PortName(d.Name, p.Name)
+			owner[k] = portName(d.Name, p.Name)
 		}
 	}
 }

@@ -299,7 +299,7 @@ func TestWrites(t *testing.T) {
 		{"leaf1", "up1", wide, 0, false, false},
 	}
 	for _, test := range tests {
-		writes, known := f.Writes(PortName(test.device, test.port), test.layout, 0, test.lm)
+		writes, known := f.Writes(portName(test.device, test.port), test.layout, 0, test.lm)
 		if writes != test.writes || known != test.known {
 			t.Errorf("%s:%s writes %d of %s: %t, known %t", test.device, test.port, test.lm, test.layout, writes, known)
 		}

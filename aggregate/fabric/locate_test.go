@@ -141,7 +141,7 @@ func TestPortIDNamesItsPortOnEveryPath(t *testing.T) {
 		for _, d := range s.Devices {
 			for _, p := range d.Ports {
 				loc, _ := locate(t, f, wide, csig.MaxDelay, uint16(p.ID), "", "")
-				if loc.ID != PortLocationID(d.Name, p.Name) || loc.Name != PortName(d.Name, p.Name) {
+				if loc.ID != PortLocationID(d.Name, p.Name) || loc.Name != portName(d.Name, p.Name) {
 					t.Errorf("%s: port id %d is %q, want %s:%s", file, p.ID, loc.Name, d.Name, p.Name)
 				}
 			}
@@ -181,7 +181,7 @@ func checkAgainst(t *testing.T, f *Fabric, s *Spec, lm uint16, src, dst HostSpec
 			if err != nil {
 				t.Fatal(err)
 			}
-			name := PortName(d.Name, p.Name)
+			name := portName(d.Name, p.Name)
 			if onPath[name] && d.Stage == a.Stage && p.Orientation == a.Orientation && speed == a.Capacity {
 				want = append(want, name)
 			}
@@ -209,7 +209,7 @@ func bruteForcePaths(s *Spec, src, dst string) map[string]bool {
 	var walk func(device string, hops int, ports []string) bool
 	walk = func(device string, hops int, ports []string) (found bool) {
 		for _, p := range devices[device].Ports {
-			way := slices.Concat(ports, []string{PortName(device, p.Name)})
+			way := slices.Concat(ports, []string{portName(device, p.Name)})
 			if hops == 0 {
 				if p.Peer == dst {
 					found = true

@@ -245,12 +245,12 @@ func (f *Fabric) portLocation(i int32) Location {
 	return l
 }
 
-// PortName returns the canonical name of a port, "leaf3:up1".
-func PortName(device, port string) string { return device + ":" + port }
+// portName returns the canonical name of a port, "leaf3:up1".
+func portName(device, port string) string { return device + ":" + port }
 
 // PortLocationID returns the location of a port of a device.
 func PortLocationID(device, port string) aggregate.LocationID {
-	return LocationIDOf(KindPort, PortName(device, port))
+	return LocationIDOf(KindPort, portName(device, port))
 }
 
 // GroupIDOf returns the group of that name.

@@ -90,7 +90,7 @@ func (r *restorer) read(line string) {
 			if i, ok := r.devices[m[1]]; ok {
 				d := &r.spec.Devices[i]
 				d.Ports = append(d.Ports, PortSpec{Name: m[2], Orientation: m[4], Peer: unquoted(m[5]), Speed: m[6] + "kbps"})
-				r.portIDs[PortName(m[1], m[2])] = number(m[3])
+				r.portIDs[portName(m[1], m[2])] = number(m[3])
 			}
 		}
 	case "host":

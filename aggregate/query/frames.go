@@ -73,13 +73,12 @@ func BuildFrames(ctx context.Context, r Reader, o Options, lean bool) ([]byte, e
 	if !slices.IsSortedFunc(rows, aggregate.CompareCellWindows) {
 		slices.SortFunc(rows, aggregate.CompareCellWindows)
 	}
-	return EncodeFrames(p.step, rows, lean)
+	return encodeFrames(p.step, rows, lean)
 }
 
-// EncodeFrames encodes rows as frames, lean or not as in BuildFrames. The rows are ordered by
-// window, source and destination; step is the length of the windows in ns. Errors wrap
-// ErrTooLarge. The caller owns the answer.
-func EncodeFrames(step int64, rows []aggregate.CellWindow, lean bool) ([]byte, error) {
+// encodeFrames encodes rows, ordered by window, source and destination, as frames, lean or not as in
+// BuildFrames.
+func encodeFrames(step int64, rows []aggregate.CellWindow, lean bool) ([]byte, error) {
 	f := newFramer(step, lean)
 	for i := range rows {
 		if i > 0 && rows[i].Start != rows[i-1].Start {
@@ -93,8 +92,9 @@ func EncodeFrames(step int64, rows []aggregate.CellWindow, lean bool) ([]byte, e
 	return f.finish()
 }
 
-// EncodeFrame is EncodeFrames for the cells of one window, ordered by source and destination,
-// with all columns; start is in Unix ns.
+// EncodeFrame encodes the cells of one window, ordered by source and destination, as frames with all
+// columns. start is in Unix ns, and step the length of the window in ns. Errors wrap ErrTooLarge. The
+// caller owns the answer.
 func EncodeFrame(start, step int64, cells []aggregate.CellStats) ([]byte, error) {
 	f := newFramer(step, false)
 	for i := range cells {

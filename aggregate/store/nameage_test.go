@@ -62,7 +62,7 @@ func TestNamesAge(t *testing.T) {
 		t.Fatal(err)
 	}
 	for pass, want := range []string{"again rack1", "again pod1 rack1", "again cluster1 pod1 rack1"} {
-		if err := s.RenewNames(ctx); err != nil {
+		if err := s.renewNames(ctx); err != nil {
 			t.Fatal(err)
 		}
 		if got := namesWhere(t, s, "groups", "used > now() - INTERVAL 1 DAY"); got != want {

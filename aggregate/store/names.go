@@ -426,14 +426,14 @@ const (
 // names that no row needs: at once and then daily, once the server is ready and until ctx ends. A
 // failed pass is logged and repeated by the next. Several stores may run it on one database.
 func (s *Store) RunRenewNames(ctx context.Context) error {
-	return s.every(ctx, renewEvery, s.RenewNames, func(err error) {
+	return s.every(ctx, renewEvery, s.renewNames, func(err error) {
 		s.logger.Warn("cannot record the last use of names", slog.String("error", oneLine(err)))
 	})
 }
 
-// RenewNames records that the names in recent rows are in use, with their coarser locations and
+// renewNames records that the names in recent rows are in use, with their coarser locations and
 // their parents: each pass reaches one more level of parents.
-func (s *Store) RenewNames(ctx context.Context) error {
+func (s *Store) renewNames(ctx context.Context) error {
 	if s.names == nil {
 		return ErrReadOnly
 	}

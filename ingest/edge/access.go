@@ -25,8 +25,8 @@ const (
 	Admin Role = "admin"
 )
 
-// Roles returns all roles.
-func Roles() []Role { return []Role{Read, Admin} }
+// allRoles returns all roles.
+func allRoles() []Role { return []Role{Read, Admin} }
 
 // AdminPath is the prefix of the paths that need the role Admin.
 const AdminPath = "/api/v1/admin/"

@@ -37,7 +37,7 @@ type Stats struct {
 type EndpointStats struct {
 	Name  string
 	Codes map[int]uint64
-	// Took counts responses by duration, in the buckets of Bounds, without streams.
+	// Took counts responses by duration, in the buckets of LatencyBuckets, without streams.
 	Took  []uint64
 	Total time.Duration
 }

@@ -100,7 +100,7 @@ const certificateWord = "certificate"
 func parseClient(line string, roles bool) (t token, hash []byte, err error) {
 	expected := errors.New("expected NAME: SHA256 [EXPIRES]")
 	if roles {
-		expected = fmt.Errorf("expected NAME: ROLE SHA256 [EXPIRES] or NAME: ROLE %s, with a role of %v", certificateWord, Roles())
+		expected = fmt.Errorf("expected NAME: ROLE SHA256 [EXPIRES] or NAME: ROLE %s, with a role of %v", certificateWord, allRoles())
 	}
 	// A name may be a URI, so it ends at a colon with a space if the line has one.
 	name, rest, ok := strings.Cut(line, ": ")
@@ -116,7 +116,7 @@ func parseClient(line string, roles bool) (t token, hash []byte, err error) {
 		return t, nil, err
 	}
 	if roles {
-		if t.role, fields = Role(fields[0]), fields[1:]; !slices.Contains(Roles(), t.role) {
+		if t.role, fields = Role(fields[0]), fields[1:]; !slices.Contains(allRoles(), t.role) {
 			return t, nil, fmt.Errorf("role %.64q of %s: %w", t.role, t.name, expected)
 		}
 		if len(fields) == 1 && fields[0] == certificateWord {

@@ -420,10 +420,10 @@ func IsLoopback(host string) bool {
 // InClear reports whether traffic to a URL can be read and changed on the way.
 func InClear(u *url.URL) bool { return u.Scheme == "http" && !IsLoopback(u.Hostname()) }
 
-// CheckHost rejects a request for any host other than loopback. It is for listeners on
+// checkLoopback rejects a request for any host other than loopback. It is for listeners on
 // loopback: otherwise a web site that points its own name at 127.0.0.1 could reach them through
 // the browser of a visitor on this machine.
-func CheckHost(r *http.Request) error {
+func checkLoopback(r *http.Request) error {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h

@@ -274,7 +274,7 @@ func (s *Server) Guard(next http.Handler) http.Handler {
 // checkHost refuses requests that reach a loopback address under a foreign host name.
 func (s *Server) checkHost(r *http.Request) error {
 	if s.loopback {
-		return CheckHost(r)
+		return checkLoopback(r)
 	}
 	return nil
 }

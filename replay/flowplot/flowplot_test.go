@@ -86,7 +86,7 @@ func TestSVGIsWellFormed(t *testing.T) {
 	r := readRun(t, "fairness")
 	var first, second bytes.Buffer
 	for _, out := range []*bytes.Buffer{&first, &second} {
-		if err := r.WriteSVG(out, `a < b & "c"`); err != nil {
+		if err := r.writeSVG(out, `a < b & "c"`); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,7 +124,7 @@ func TestSVGIsWellFormed(t *testing.T) {
 
 func TestTextNamesEachFlow(t *testing.T) {
 	var out strings.Builder
-	if err := readRun(t, "fairness").WriteText(&out); err != nil {
+	if err := readRun(t, "fairness").writeText(&out); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")

@@ -32,7 +32,7 @@ func Plot(w io.Writer, dir, title string, flows int, captures []string) (err err
 		return fmt.Errorf("write plot: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := errors.Join(run.WriteSVG(f, title), run.WriteText(w)); err != nil {
+	if err := errors.Join(run.writeSVG(f, title), run.writeText(w)); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, "rates, delays and bottlenecks over time are in %s\n", path)
@@ -98,9 +98,9 @@ var blocks = []rune("▁▂▃▄▅▆▇█")
 
 const chartColumns = 32
 
-// WriteText writes a table of the flows' totals with a chart of each flow's rate over the run,
+// writeText writes a table of the flows' totals with a chart of each flow's rate over the run,
 // scaled to the fastest flow.
-func (r *Run) WriteText(w io.Writer) error {
+func (r *Run) writeText(w io.Writer) error {
 	totals := r.Totals()
 	most := 0.0
 	charts := make([][]float64, len(r.Flows))

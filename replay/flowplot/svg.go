@@ -67,8 +67,8 @@ func delay(ns int64) float64 {
 	return float64(ns) / 1e3
 }
 
-// WriteSVG draws the run.
-func (r *Run) WriteSVG(out io.Writer, title string) error {
+// writeSVG draws the run.
+func (r *Run) writeSVG(out io.Writer, title string) error {
 	w := bufio.NewWriter(out)
 	height := top + len(panels)*(panelHeight+panelGap) + len(r.Flows)*(stripHeight+4) + panelGap
 	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n",

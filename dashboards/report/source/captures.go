@@ -162,7 +162,7 @@ func (c *Captures) stored(ctx context.Context, span report.Span, samples report.
 	if err != nil {
 		return nil, err
 	}
-	n := &numbers{data: NewStored(db, resolutions.Fine, span, samples), result: r.Result(), leave: leave}
+	n := &numbers{data: newStored(db, resolutions.Fine, span, samples), result: r.Result(), leave: leave}
 	for i := range rows {
 		t := &rows[i].TapRow
 		n.taps = append(n.taps, reportTap(t, c.Replay.Tap(t.Name).Weight))

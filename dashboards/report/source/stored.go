@@ -26,9 +26,9 @@ type Stored struct {
 	report.Sampler
 }
 
-// NewStored returns the store's data over a span. The span's steps must be multiples of the fine
+// newStored returns the store's data over a span. The span's steps must be multiples of the fine
 // resolution. Samples of shorter steps are not in the store, so the caller passes them.
-func NewStored(s *store.Store, fine time.Duration, span report.Span, samples report.Sampler) *Stored {
+func newStored(s *store.Store, fine time.Duration, span report.Span, samples report.Sampler) *Stored {
 	return &Stored{store: s, fine: fine, span: span, Sampler: samples}
 }
 

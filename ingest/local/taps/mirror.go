@@ -68,7 +68,7 @@ func newMirror(m *Mirror) (*Tap, error) {
 		if err := socket.Open(); err != nil {
 			return fmt.Errorf("mirror %q: %w", t.name, err)
 		}
-		t.mirror = NewMirrorReader(socket, MirrorConfig{
+		t.mirror = newMirrorReader(socket, mirrorConfig{
 			Mirrors: m.Kinds, MaxSessions: m.MaxSessions, Expected: t.expected, SwitchTime: m.switched,
 		})
 		t.sources = []local.Source{t.mirror}

@@ -11,15 +11,15 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-// OtherSessions is the name of index 0 in Interfaces: all sessions without an index of their
+// otherSessions is the name of index 0 in Interfaces: all sessions without an index of their
 // own.
-const OtherSessions = "others"
+const otherSessions = "others"
 
-// MirrorConfig configures a MirrorReader.
-type MirrorConfig struct {
+// mirrorConfig configures a MirrorReader.
+type mirrorConfig struct {
 	Mirrors decode.Mirrors
 	// MaxSessions is the maximum number of sessions with an index of their own. Anybody may
-	// send more; they count as OtherSessions.
+	// send more; they count as otherSessions.
 	MaxSessions int
 	Expected    Expected // Expect changes it
 	// SwitchTime, unless nil, reports whether the frames of a session get the time of their
@@ -44,7 +44,7 @@ type MirrorCounters struct {
 // goroutine, except for Expect, Counters, Session and Sessions.
 type MirrorReader struct {
 	source   local.Source
-	cfg      MirrorConfig
+	cfg      mirrorConfig
 	unwrap   *decode.Unwrapper
 	of       map[decode.SessionKey]*sessionState
 	last     *sessionState
@@ -78,10 +78,10 @@ type sessionState struct {
 	clock    switchTime
 }
 
-// NewMirrorReader makes a reader of the source's packets, and takes ownership of the source.
-func NewMirrorReader(source local.Source, cfg MirrorConfig) *MirrorReader {
+// newMirrorReader makes a reader of the source's packets, and takes ownership of the source.
+func newMirrorReader(source local.Source, cfg mirrorConfig) *MirrorReader {
 	r := &MirrorReader{source: source, cfg: cfg, unwrap: decode.NewUnwrapper(cfg.Mirrors), of: make(map[decode.SessionKey]*sessionState), indexes: make(map[string]uint32)}
-	r.others = r.add(&sessionState{count: local.SessionCounters{Name: OtherSessions}})
+	r.others = r.add(&sessionState{count: local.SessionCounters{Name: otherSessions}})
 	r.Expect(cfg.Expected)
 	return r
 }
@@ -103,7 +103,7 @@ func (r *MirrorReader) add(s *sessionState) *sessionState {
 
 // ReadBatch fills b with the next mirrored frames; their Interface indexes Interfaces. Like the
 // source's, it returns an empty batch if none arrived, and data in b is valid until the next
-// call. TimeNS is the time of reception, unless MirrorConfig.SwitchTime selects the switch's.
+// call. TimeNS is the time of reception, unless mirrorConfig.SwitchTime selects the switch's.
 func (r *MirrorReader) ReadBatch(b *capture.Batch) error {
 	if err := r.source.ReadBatch(b); err != nil {
 		return err
@@ -227,7 +227,7 @@ func (r *MirrorReader) follow(state *sessionState, s *decode.Session) {
 	state.next, state.expected = s.Sequence+1, true
 }
 
-// Interfaces returns OtherSessions and the sessions, each named by its key. The list grows
+// Interfaces returns otherSessions and the sessions, each named by its key. The list grows
 // while frames are read, and its entries never change.
 func (r *MirrorReader) Interfaces() []capture.Interface { return r.list[:len(r.list):len(r.list)] }
 

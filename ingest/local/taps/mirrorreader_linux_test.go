@@ -71,7 +71,7 @@ func TestMirrorSockets(t *testing.T) {
 			if err := socket.Open(); err != nil {
 				t.Fatal(err)
 			}
-			r := NewMirrorReader(socket, MirrorConfig{Mirrors: everyMirror, MaxSessions: 256})
+			r := newMirrorReader(socket, mirrorConfig{Mirrors: everyMirror, MaxSessions: 256})
 			defer r.Close()
 			packet := append(append([]byte{}, tc.header...), frame...)
 			const packets = 300 // more than a batch
@@ -125,7 +125,7 @@ func TestMirrorsByTap(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tap.Close()
-	r := NewMirrorReader(tap.Rings()[0], MirrorConfig{Mirrors: everyMirror, MaxSessions: 256})
+	r := newMirrorReader(tap.Rings()[0], mirrorConfig{Mirrors: everyMirror, MaxSessions: 256})
 	sender := livetest.NewSender(t, livetest.SendEnd)
 	sender.Send(sent...)
 	got := mirroredFrames(t, r, len(sent))

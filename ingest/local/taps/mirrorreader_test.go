@@ -75,7 +75,7 @@ func TestMirrorReader(t *testing.T) {
 		{plain},
 		{erspan, gretap(3, 0), gretap(2, 10)},
 	}}
-	r := NewMirrorReader(source, MirrorConfig{Mirrors: everyMirror, MaxSessions: 3})
+	r := newMirrorReader(source, mirrorConfig{Mirrors: everyMirror, MaxSessions: 3})
 	var b capture.Batch
 	var got []string
 	for range 4 {
@@ -92,14 +92,14 @@ func TestMirrorReader(t *testing.T) {
 		}
 	}
 	one, two, three := "gretap/192.0.2.1/1", "gretap/192.0.2.1/2", "erspan/192.0.2.1/341"
-	if diff := cmp.Diff([]string{one, two, one, one, one, three, OtherSessions, two}, got); diff != "" {
+	if diff := cmp.Diff([]string{one, two, one, one, one, three, otherSessions, two}, got); diff != "" {
 		t.Error(diff)
 	}
 	c := r.Counters()
 	if c.Results[decode.MirrorOK] != 8 || c.Results[decode.MirrorNone] != 2 || c.Excess != 1 {
 		t.Errorf("%+v", c)
 	}
-	wantCounts := []local.SessionCounters{{Name: OtherSessions, Frames: 1}, {Name: one, Frames: 4, Lost: 2}, {Name: two, Frames: 2}, {Name: three, Frames: 1}}
+	wantCounts := []local.SessionCounters{{Name: otherSessions, Frames: 1}, {Name: one, Frames: 4, Lost: 2}, {Name: two, Frames: 2}, {Name: three, Frames: 1}}
 	if diff := cmp.Diff(wantCounts, r.Sessions()); diff != "" || r.Received() != 2 {
 		t.Error(diff, r.Received())
 	}
@@ -123,7 +123,7 @@ func TestSequences(t *testing.T) {
 		{"begins again", []uint32{1 << 30, 1, 2}, 0},
 		{"jumps", []uint32{1, 1 << 29, 1<<29 + 2}, 1},
 	} {
-		r := NewMirrorReader(nil, MirrorConfig{})
+		r := newMirrorReader(nil, mirrorConfig{})
 		var state sessionState
 		for _, n := range tc.list {
 			r.follow(&state, &decode.Session{Sequenced: true, Sequence: n})
@@ -137,7 +137,7 @@ func TestSequences(t *testing.T) {
 func TestMirrorReaderAllocatesNothing(t *testing.T) {
 	erspan := unhex(t, outerMAC, typeII, mirrored)
 	source := &batches{}
-	r := NewMirrorReader(source, MirrorConfig{Mirrors: everyMirror, MaxSessions: 256})
+	r := newMirrorReader(source, mirrorConfig{Mirrors: everyMirror, MaxSessions: 256})
 	list := [][][]byte{slices.Repeat([][]byte{erspan}, capture.BatchSize)}
 	var b capture.Batch
 	if allocs := testing.AllocsPerRun(50, func() {
@@ -167,14 +167,14 @@ func TestSessionRoom(t *testing.T) {
 		want          []string // of the second batch
 		excess        uint64
 	}{
-		{"from the start", from(7), from(7), [2][]byte{{}, {1, 2, 3, 7, 8, 1}}, []string{"1", "2", OtherSessions, "7", "8", "1"}, 1},
-		{"later", Expected{}, from(7), [2][]byte{{}, {1, 2, 3, 7, 8, 1}}, []string{"1", "2", OtherSessions, "7", "8", "1"}, 1},
-		{"later, after a stranger", Expected{}, from(7), [2][]byte{{1}, {2, 3, 7, 8}}, []string{"2", OtherSessions, "7", "8"}, 1},
-		{"one that has a place already", Expected{}, from(7), [2][]byte{{7}, {1, 2, 3, 8}}, []string{"1", "2", OtherSessions, "8"}, 1},
-		{"no longer", from(7), Expected{}, [2][]byte{{1, 2, 3}, {3, 4, 5}}, []string{"3", "4", OtherSessions}, 2},
+		{"from the start", from(7), from(7), [2][]byte{{}, {1, 2, 3, 7, 8, 1}}, []string{"1", "2", otherSessions, "7", "8", "1"}, 1},
+		{"later", Expected{}, from(7), [2][]byte{{}, {1, 2, 3, 7, 8, 1}}, []string{"1", "2", otherSessions, "7", "8", "1"}, 1},
+		{"later, after a stranger", Expected{}, from(7), [2][]byte{{1}, {2, 3, 7, 8}}, []string{"2", otherSessions, "7", "8"}, 1},
+		{"one that has a place already", Expected{}, from(7), [2][]byte{{7}, {1, 2, 3, 8}}, []string{"1", "2", otherSessions, "8"}, 1},
+		{"no longer", from(7), Expected{}, [2][]byte{{1, 2, 3}, {3, 4, 5}}, []string{"3", "4", otherSessions}, 2},
 	} {
 		source := &batches{}
-		r := NewMirrorReader(source, MirrorConfig{Mirrors: everyMirror, MaxSessions: 4, Expected: tc.before})
+		r := newMirrorReader(source, mirrorConfig{Mirrors: everyMirror, MaxSessions: 4, Expected: tc.before})
 		var got []string
 		for i, ids := range tc.batches {
 			if i > 0 {
@@ -225,7 +225,7 @@ func TestMirrorReaderSwitchTime(t *testing.T) {
 			t.Fatal(m)
 		}
 		for _, asked := range []bool{false, true} {
-			r := NewMirrorReader(&batches{from: second, list: [][][]byte{{packet, packet}}}, MirrorConfig{
+			r := newMirrorReader(&batches{from: second, list: [][][]byte{{packet, packet}}}, mirrorConfig{
 				Mirrors: everyMirror, MaxSessions: 1, SwitchTime: func(k decode.SessionKey) bool { return asked && k == session.Key() },
 			})
 			var b capture.Batch

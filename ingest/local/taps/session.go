@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/ingest/local"
@@ -95,7 +96,7 @@ func (m *Mirror) session(session string) local.SessionTap {
 	s, _ := m.find(k)
 	t.Tap = t.With(s.Place, s.Weight)
 	if m.switched(k) {
-		t.Behind = MaxSwitchError
+		t.Behind = time.Duration(maxSwitchError)
 	}
 	return t
 }

@@ -34,7 +34,7 @@ func TestSessions(t *testing.T) {
 		"erspan/192.0.2.2/7": {"spine/192.0.2.2/7", window.TapAt("mid", 9), false},
 		"erspan/192.0.2.1/8": {"spine/192.0.2.1/8", window.TapAt("sender", 11), true},
 		"erspan/192.0.2.2/8": {"spine/192.0.2.2/8", window.TapAt("mid", 3), true},
-		OtherSessions:        {"spine/" + OtherSessions, window.TapAt("mid", 3), false},
+		otherSessions:        {"spine/" + otherSessions, window.TapAt("mid", 3), false},
 	} {
 		got := m.session(session)
 		if got.Name != want.name || got.Tap != want.tap || (got.Behind > 0) != want.switched {

@@ -6,12 +6,10 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// MaxSwitchError is the maximum difference in a frame's TimeNS between a switch's time and that
-// of reception, whatever a sender claims.
-const MaxSwitchError = 500 * time.Millisecond
-
 const (
-	maxSwitchError = int64(MaxSwitchError)
+	// maxSwitchError is the maximum difference in a frame's TimeNS between a switch's time and that of reception (ns),
+	// whatever a sender claims.
+	maxSwitchError = int64(500 * time.Millisecond)
 	// maxSwitchOffset is the maximum offset of the switch's clock itself. Atomic time (TAI) is
 	// 37 s ahead of UTC.
 	maxSwitchOffset = 60 * nanosPerSecond

@@ -18,7 +18,7 @@ const checkTimeout = 5 * time.Second
 // Health reports whether the process is alive (its loops turn) and whether it is ready (it
 // could take work now). It is safe for concurrent use.
 type Health struct {
-	now func() time.Duration // since NewHealth: the system clock may be set
+	now func() time.Duration // since newHealth: the system clock may be set
 
 	mu       sync.Mutex
 	beats    []*Beat
@@ -31,8 +31,8 @@ type check struct {
 	ready func(context.Context) error
 }
 
-// NewHealth returns the Health of a process that is alive and ready.
-func NewHealth(now func() time.Time) *Health {
+// newHealth returns the Health of a process that is alive and ready.
+func newHealth(now func() time.Time) *Health {
 	began := now()
 	return &Health{now: func() time.Duration { return now().Sub(began) }}
 }
@@ -41,7 +41,7 @@ func NewHealth(now func() time.Time) *Health {
 type Beat struct {
 	name     string
 	patience time.Duration
-	last     atomic.Int64 // ns since NewHealth; below 0 after End
+	last     atomic.Int64 // ns since newHealth; below 0 after End
 	now      func() time.Duration
 }
 

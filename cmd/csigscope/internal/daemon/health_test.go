@@ -12,7 +12,7 @@ import (
 
 func TestHealth(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	h := NewHealth(func() time.Time { return now })
+	h := newHealth(func() time.Time { return now })
 	store := errors.New("connection refused")
 	h.Require("store", func(context.Context) error { return store })
 	h.Require("taps", func(context.Context) error { return nil })
@@ -46,7 +46,7 @@ func TestHealth(t *testing.T) {
 
 // TestReadyHangs: a check that does not answer is cut off and named.
 func TestReadyHangs(t *testing.T) {
-	h := NewHealth(time.Now)
+	h := newHealth(time.Now)
 	h.Require("store", func(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()

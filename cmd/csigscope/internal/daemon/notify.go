@@ -19,8 +19,8 @@ type Notifier struct {
 	logger   *slog.Logger
 }
 
-// NewNotifier reads the socket and the watchdog interval from the environment.
-func NewNotifier(getenv func(string) string, pid int, logger *slog.Logger) *Notifier {
+// newNotifier reads the socket and the watchdog interval from the environment.
+func newNotifier(getenv func(string) string, pid int, logger *slog.Logger) *Notifier {
 	n := &Notifier{socket: getenv("NOTIFY_SOCKET"), logger: logger}
 	if p := getenv("WATCHDOG_PID"); p == "" || p == strconv.Itoa(pid) {
 		if us, err := strconv.ParseInt(getenv("WATCHDOG_USEC"), 10, 64); err == nil && us > 0 {

@@ -35,7 +35,7 @@ func TestNotify(t *testing.T) {
 	socket, next := manager(t)
 	env := map[string]string{"NOTIFY_SOCKET": socket, "WATCHDOG_USEC": strconv.Itoa(30_000), "WATCHDOG_PID": "42"}
 	getenv := func(key string) string { return env[key] }
-	n := NewNotifier(getenv, 42, logger(t))
+	n := newNotifier(getenv, 42, logger(t))
 	for _, step := range []struct {
 		do   func()
 		want string
@@ -45,7 +45,7 @@ func TestNotify(t *testing.T) {
 			t.Errorf("got %q, want %q", got, step.want)
 		}
 	}
-	h := NewHealth(time.Now)
+	h := newHealth(time.Now)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- n.Run(ctx, h) }()
@@ -66,9 +66,9 @@ func TestNotify(t *testing.T) {
 		t.Error(err)
 	}
 	for what, n := range map[string]*Notifier{
-		"without systemd":  NewNotifier(func(string) string { return "" }, 42, logger(t)),
-		"of another":       NewNotifier(getenv, 43, logger(t)),
-		"with a bad place": NewNotifier(func(string) string { return "vsock:2" }, 42, logger(t)),
+		"without systemd":  newNotifier(func(string) string { return "" }, 42, logger(t)),
+		"of another":       newNotifier(getenv, 43, logger(t)),
+		"with a bad place": newNotifier(func(string) string { return "vsock:2" }, 42, logger(t)),
 	} {
 		n.Ready()
 		if err := n.Run(ctx, h); err != nil || n.watchdog != 0 {

@@ -34,8 +34,8 @@ type Process struct {
 // served.
 func NewProcess(c Config) (*Process, error) {
 	p := &Process{
-		Registry: prometheus.NewRegistry(), Health: NewHealth(time.Now),
-		Notifier: NewNotifier(os.Getenv, os.Getpid(), c.Logger), listening: make(chan struct{}),
+		Registry: prometheus.NewRegistry(), Health: newHealth(time.Now),
+		Notifier: newNotifier(os.Getenv, os.Getpid(), c.Logger), listening: make(chan struct{}),
 	}
 	if err := p.Export(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})); err != nil {
 		return nil, err

@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// ErrNoSandbox is returned on a machine that cannot restrict a process in this way.
-var ErrNoSandbox = errors.New("this machine has no Landlock")
+// errNoSandbox is returned on a machine that cannot restrict a process in this way.
+var errNoSandbox = errors.New("this machine has no Landlock")
 
 // Folders lists the files that a restricted process and its later children may open. Missing
 // ones are ignored.
@@ -40,7 +40,7 @@ func Restrict(f Folders, logger *slog.Logger) error {
 		system = append(system, exe)
 	}
 	err := restrict(Folders{Read: slices.Concat(system, f.Read), Write: f.Write})
-	if errors.Is(err, ErrNoSandbox) {
+	if errors.Is(err, errNoSandbox) {
 		logger.Warn("this process may open files outside of its folders", slog.String("error", err.Error()))
 		return nil
 	}

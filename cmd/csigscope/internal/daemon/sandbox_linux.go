@@ -18,7 +18,7 @@ var devices = []string{"/dev/null", "/dev/tty"}
 // parts of tables that way.
 func restrict(f Folders) error {
 	if version, err := ll.LandlockGetABIVersion(); err != nil || version < 1 {
-		return fmt.Errorf("%w: the kernel has none, or it is switched off (Linux 5.13, CONFIG_SECURITY_LANDLOCK, lsm=landlock)", ErrNoSandbox)
+		return fmt.Errorf("%w: the kernel has none, or it is switched off (Linux 5.13, CONFIG_SECURITY_LANDLOCK, lsm=landlock)", errNoSandbox)
 	}
 	rules := []landlock.Rule{landlock.RWFiles(devices...).IgnoreIfMissing()}
 	for _, path := range f.Read {
@@ -35,7 +35,7 @@ func restrict(f Folders) error {
 	rules = append(rules, landlock.RWDirs(f.Write...).WithRefer().IgnoreIfMissing())
 	err := landlock.V7.BestEffort().RestrictPaths(rules...)
 	if errors.Is(err, unix.ENOTSUP) {
-		return fmt.Errorf("%w: not all threads can be reached: build with cgo, or use a kernel with version 8 of the interface", ErrNoSandbox)
+		return fmt.Errorf("%w: not all threads can be reached: build with cgo, or use a kernel with version 8 of the interface", errNoSandbox)
 	}
 	if err != nil {
 		return fmt.Errorf("restrict process: %w", err)

@@ -137,7 +137,7 @@ func TestRestrict(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"="+dir)
 	out, err := cmd.CombinedOutput()
-	if strings.Contains(string(out), ErrNoSandbox.Error()) {
+	if strings.Contains(string(out), errNoSandbox.Error()) {
 		t.Skipf("SKIPPED: %s", out)
 	}
 	if err != nil {

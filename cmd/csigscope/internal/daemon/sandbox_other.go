@@ -2,4 +2,4 @@
 
 package daemon
 
-func restrict(Folders) error { return ErrNoSandbox }
+func restrict(Folders) error { return errNoSandbox }

@@ -22,7 +22,7 @@ func config(t *testing.T) Config {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "test_value", Help: "Help."})
 	g.Set(7)
 	r.MustRegister(g)
-	return Config{Listen: "127.0.0.1:0", Metrics: r, Health: NewHealth(time.Now), Logger: logger(t)}
+	return Config{Listen: "127.0.0.1:0", Metrics: r, Health: newHealth(time.Now), Logger: logger(t)}
 }
 
 // start runs a server until the test ends, and returns its address.
