@@ -30,7 +30,7 @@ const (
 	OverflowGroup    GroupID    = 1
 )
 
-// Placeholder is what people see of a group whose name is not known.
+// Placeholder is the name of a group whose name is not known.
 func (id GroupID) Placeholder() string {
 	switch id {
 	case UnknownGroup:
@@ -41,7 +41,7 @@ func (id GroupID) Placeholder() string {
 	return fmt.Sprintf("group %016x", uint64(id))
 }
 
-// Placeholder is what people see of a location whose name is not known.
+// Placeholder is the name of a location whose name is not known.
 func (id LocationID) Placeholder() string {
 	if id == OverflowLocation {
 		return "other locations"

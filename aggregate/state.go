@@ -199,15 +199,15 @@ func (h *History) Verdict(end, length int64) Verdict {
 	return s.Verdict(end, length)
 }
 
-// Snapshot is what a History says of the windows before a time. It has about an eighth of a History's size and never changes.
-// The zero value is that of an empty History.
+// Snapshot gives the verdicts of a History on the windows before a time, in about an eighth of its size. It never
+// changes. The zero value is that of an empty History.
 type Snapshot struct {
 	last           int64                       // number of the window after the newest one
 	onsets         [(Horizon + 63) / 64]uint64 // bit i: window last-1-i has an onset, and none from it on is below the clear share
 	judged, loaded uint16                      // windows from the newest judged or loaded one to last; 0 for none
 }
 
-// Snapshot returns what the history says of the windows before window number end.
+// Snapshot returns the Snapshot of the windows before window number end.
 func (h *History) Snapshot(end int64) Snapshot {
 	s := Snapshot{last: min(end, h.end)}
 	left := h.judged + h.loaded // the windows from n down have at most so many; at 0 they are empty

@@ -78,7 +78,7 @@ func readToEnd(t *testing.T, r *Reader) (result chunkResult) {
 	return result
 }
 
-// joinChunks is what the chunks say together, up to the first that ends with an error.
+// joinChunks joins the results of chunks, up to the first that ends with an error.
 func joinChunks(results []chunkResult) (all chunkResult) {
 	all.err = io.EOF
 	for _, r := range results {
@@ -106,7 +106,7 @@ func readWhole(t *testing.T, path string, opts Options) chunkResult {
 	return readToEnd(t, r)
 }
 
-// sameAsWhole wants that the chunks of a file give what one reader does, in whatever order
+// sameAsWhole checks that the chunks of a file yield the same as one reader, in whatever order
 // they are opened.
 func sameAsWhole(t *testing.T, path string, size int64, opts Options) (chunks int, whole chunkResult) {
 	t.Helper()
@@ -147,7 +147,7 @@ func sameAsWhole(t *testing.T, path string, size int64, opts Options) (chunks in
 	return chunks, whole
 }
 
-// atEnd is what one reader and those of chunks say alike of an end: its position.
+// atEnd returns the part of an error at the end that one reader and those of chunks share: its position.
 func atEnd(err error) any {
 	var cut *CutError
 	var limit *LimitError
@@ -242,8 +242,8 @@ func (n *ngBytes) packets(rng *rand.Rand, count, interfaces int) *ngBytes {
 	return n
 }
 
-// TestChunksOfBlocks: chunks of pcapng files of any shape give what one reader of the file
-// does, in all that a packet and its interface have, also where they are cut.
+// TestChunksOfBlocks: chunks of pcapng files of any shape, also cut ones, yield the same packets and interfaces
+// as one reader.
 func TestChunksOfBlocks(t *testing.T) {
 	for name, shape := range shapes {
 		t.Run(name, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// blockDamages change a pcapng file from an offset on, where a block starts. What they
-// return is the last offset that they touch.
+// blockDamages change a pcapng file from an offset on, where a block starts. They
+// return the last offset that they touch.
 var blockDamages = map[string]func(p []byte, at int) int{
 	"hole of zeros":        func(p []byte, at int) int { clear(p[at : at+20_000]); return at + 20_000 },
 	"hole in a block":      func(p []byte, at int) int { clear(p[at+4 : at+30]); return at + 30 },
@@ -38,9 +38,8 @@ func blockStarts(t *testing.T, p []byte) (starts []int) {
 	return starts
 }
 
-// TestResumeBlocks damages a pcapng file at many places: what comes is what was written, all
-// of it up to the damage and again behind it, and the same from chunks, in whatever order
-// they are opened.
+// TestResumeBlocks damages a pcapng file at many places. A reader yields the packets as
+// written, all before the damage and again after it, and chunks yield the same, in whatever order they are opened.
 func TestResumeBlocks(t *testing.T) {
 	const size = 2 * runBytes
 	for name, damage := range blockDamages {
@@ -72,7 +71,7 @@ func TestResumeBlocks(t *testing.T) {
 	}
 }
 
-// checkResumedBlocks holds what was read of a damaged file against what was written: nothing
+// checkResumedBlocks compares the packets read from a damaged file with the written ones: none
 // is lost beyond the blocks that the damage touches, and the one that it begins in.
 func checkResumedBlocks(t *testing.T, got []described, want []packet, hit, last int) {
 	t.Helper()

@@ -257,7 +257,7 @@ func (b *blockRun) settle(s *splitter, start, _ int64) (int64, bool) {
 	return start, true
 }
 
-// rank orders possible starts of blocks by what is expected of them.
+// rank orders possible starts of blocks by how likely they are.
 func (b *blockRun) rank(at int64, bigEndian bool) (rank int) {
 	if bigEndian == b.swapped {
 		rank++

@@ -110,8 +110,8 @@ func TestSections(t *testing.T) {
 }
 
 // TestSectionsInPieces: blocks and taps of a file of many sections, of which some chunks hold
-// several and others a part, are the same from any number of workers, and together what the
-// file gives in one piece.
+// several and others a part, are the same from any number of workers, and together those
+// of the file in one piece.
 func TestSectionsInPieces(t *testing.T) {
 	var content []byte
 	for i := range 24 {

@@ -43,8 +43,8 @@ func variable(cmd *cobra.Command, f *pflag.Flag) string {
 	return strings.ToUpper(strings.NewReplacer(" ", "_", "-", "_").Replace(path + " " + f.Name))
 }
 
-// exclusiveNote is the annotation of a flag that holds what cannot be used with it: names of flags, and
-// values of flags as NAME=VALUE.
+// exclusiveNote is the annotation of a flag that lists the flags that cannot be used with it, by name, or by
+// NAME=VALUE if only that value cannot.
 const exclusiveNote = "csigscope_exclusive"
 
 // exclusive notes flags that cannot be used together, so that one on the command line takes

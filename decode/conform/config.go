@@ -37,7 +37,7 @@ func ParseRole(s string) (Role, error) {
 // Strip is the port's configured handling of tags (draft-ravi-ippm-csig-01, section 6.1).
 type Strip uint8
 
-// StripUnknown assumes that the port should do to all tags what it does to most.
+// StripUnknown assumes that the port should treat all tags as it treats most.
 const (
 	StripUnknown Strip = iota
 	StripNever

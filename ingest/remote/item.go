@@ -197,7 +197,7 @@ func (p *push) ask(id uint64) {
 }
 
 // begin takes an item's number, and announces its incarnation if it is new. A batch of which the
-// sink has rows becomes what it was then: aggregated again, after a reload, it could give others.
+// sink has rows is not aggregated again: after a reload, that could give others.
 func (p *push) begin(it *item, producer func(identity, stream string) uint64) verdict {
 	if it.at.seq == 0 {
 		return invalid(errNumber)

@@ -131,7 +131,7 @@ func (c *Client) Commit(_ context.Context, marks []byte) error {
 		if pass == maxPasses {
 			return nil // a spool of nothing but gaps: those that gave way wait for the next call
 		}
-		marks = nil // they are written; the gap of what gave way for the items is not
+		marks = nil // they are written; the gap of earlier items that gave way is not
 	}
 }
 

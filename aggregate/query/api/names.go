@@ -31,7 +31,7 @@ const (
 	namesAgain = 500 * time.Millisecond
 )
 
-// names are the names of groups and locations at one time. It never changes.
+// names are the names of groups and locations at one time. They never change.
 type names struct {
 	version     uint64
 	groups      []fabric.Group

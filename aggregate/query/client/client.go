@@ -50,8 +50,7 @@ const (
 	maxProblem = 64 << 10
 )
 
-// Client queries one server. Questions take the parameters of /openapi.json, except after and wait,
-// and are sent as calls. If a parameter is invalid or the server refuses a question, the error wraps
+// Client queries one server. If a parameter is invalid or the server refuses a question, the error wraps
 // an *Error. It is safe for concurrent use.
 type Client struct {
 	// Retrying, if not nil, is called when Watch or Changes will reopen its stream after a wait, with

@@ -51,7 +51,7 @@ type counter struct {
 	sampled []window.Sampled // the result of drainSamples
 	ahead   []window.Sampled // of observations in the buffer that the program uses
 
-	read counters // what frames read last
+	read counters // of the last call of frames
 }
 
 // newCounter loads the programs for the settings. It takes over the reflections that the previous counter, if any,
@@ -341,7 +341,7 @@ func (c *counter) timeOf(number uint32) int64 {
 
 func distance(a, b int64) int64 { return max(a-b, b-a) }
 
-// frames returns what the program's counters of packets have grown by since the last call.
+// frames returns the increase of the program's counters of packets since the last call.
 func (c *counter) frames() (counters, error) {
 	var perCPU []counters
 	if err := c.collection.Maps["counts"].Lookup(uint32(0), &perCPU); err != nil {

@@ -72,8 +72,7 @@ func NewNames(db *store.Store, earlier []local.Mark, logger *slog.Logger) *Names
 	return n
 }
 
-// Use makes rows from now on refer to the names of this network. Rows under the previous one
-// may still arrive.
+// Use implements agent.Names.
 func (n *Names) Use(net Network) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

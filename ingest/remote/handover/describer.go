@@ -36,8 +36,7 @@ func NewDescriber(client *remote.Client, logger *slog.Logger) *Describer {
 	return &Describer{client: client, logger: logger}
 }
 
-// Use makes rows from now on refer to the names of this network. Rows under the previous one
-// may still arrive.
+// Use implements agent.Names.
 func (d *Describer) Use(n journal.Network) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
