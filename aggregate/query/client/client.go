@@ -1,8 +1,8 @@
 // Package client is a client of a csigscope query API: for cells, paths and locations, and for
 // changes as they happen.
 //
-// Parameters of a question are those that /openapi.json lists for its URL, except after and wait,
-// since calls do not wait: Watch and Changes wait for changes. Answers are messages of package wire:
+// Parameters of a question are those that /openapi.json lists for its URL. Calls do not wait: none
+// takes wait, and only Watch and Changes take after. Answers are messages of package wire:
 //
 //	c, err := client.New("http://127.0.0.1:9465", nil)
 //	...
@@ -50,8 +50,8 @@ const (
 	maxProblem = 64 << 10
 )
 
-// Client queries one server. If a parameter is invalid or the server refuses a question, the error wraps
-// an *Error. It is safe for concurrent use.
+// Client queries one server. Questions are sent as calls, except Export. If a parameter is invalid
+// or the server refuses a question, the error wraps an *Error. It is safe for concurrent use.
 type Client struct {
 	// Retrying, if not nil, is called when Watch or Changes will reopen its stream after a wait, with
 	// the reason. Set it before either is called.
