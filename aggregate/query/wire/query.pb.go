@@ -32,7 +32,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// State is the state of a cell, a link or a location. Silence is never a healthy state.
+// State is the state of a cell, a link or a statement's place. Silence is never a healthy state.
 type State int32
 
 const (
@@ -757,8 +757,8 @@ type CellsRequest struct {
 	// next_cursor of the previous page, with the same parameters.
 	Cursor string `protobuf:"bytes,16,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// Length of the windows in memory: 1s, the default, or the shorter one in windows.resolutions of
-	// the collector. Shorter windows have only cells with heavy observations, with the
-	// states from windows of 1 s.
+	// the collector. Shorter windows may lack cells without heavy observations; their states are
+	// those of windows of 1 s.
 	Resolution    *durationpb.Duration `protobuf:"bytes,17,opt,name=resolution,proto3" json:"resolution,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1137,7 +1137,7 @@ type LocationsRequest struct {
 	// Maximum number of locations.
 	Top *uint32 `protobuf:"varint,6,opt,name=top,proto3,oneof" json:"top,omitempty"`
 	// Length of the windows in memory: 1s, the default, or the shorter one in windows.resolutions of
-	// the collector. Shorter windows have only cells with heavy observations.
+	// the collector. Shorter windows may lack cells without heavy observations.
 	Resolution    *durationpb.Duration `protobuf:"bytes,7,opt,name=resolution,proto3" json:"resolution,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1421,8 +1421,8 @@ type TimelineRequest struct {
 	// Maximum number of locations of each window, over all cells.
 	Top *uint32 `protobuf:"varint,9,opt,name=top,proto3,oneof" json:"top,omitempty"`
 	// Length of the windows in memory: 1s, the default, or the shorter one in windows.resolutions of
-	// the collector. Shorter windows have only cells with heavy observations, with the
-	// states from windows of 1 s.
+	// the collector. Shorter windows may lack cells without heavy observations; their states are
+	// those of windows of 1 s.
 	Resolution    *durationpb.Duration `protobuf:"bytes,10,opt,name=resolution,proto3" json:"resolution,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1928,9 +1928,9 @@ type WatchRequest struct {
 	// observations.
 	Link []string `protobuf:"bytes,17,rep,name=link,proto3" json:"link,omitempty"`
 	// Length of the windows in memory: 1s, the default, or the shorter one in windows.resolutions of
-	// the collector. Shorter windows have only cells with heavy observations, with the
-	// states from windows of 1 s, and no flows. They are final once their rows are passed on to be
-	// stored, about every second.
+	// the collector. Shorter windows may lack cells without heavy observations; their states are
+	// those of windows of 1 s, and they have no flows. They become final about every second, as their
+	// rows are stored.
 	Resolution    *durationpb.Duration `protobuf:"bytes,18,opt,name=resolution,proto3" json:"resolution,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3367,8 +3367,8 @@ type About struct {
 	// ones that wrote in the day before the end of the range and were not forgotten since.
 	ExpectedProducers uint32 `protobuf:"varint,21,opt,name=expected_producers,json=expectedProducers,proto3" json:"expected_producers,omitempty"`
 	// Expected producers that sent rows of the last three windows, unless the server's configuration
-	// sets another number. Windows without rows count by the clock. In history, those with rows of
-	// the minutes of the range, including the taps of replayed captures, each once. JSON omits 0.
+	// sets another number; windows without rows count too. In history, those with rows of the minutes
+	// of the range, including the taps of replayed captures, each once. JSON omits 0.
 	PresentProducers uint32 `protobuf:"varint,22,opt,name=present_producers,json=presentProducers,proto3" json:"present_producers,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -3721,8 +3721,8 @@ type Statement struct {
 	ShareRatio float64 `protobuf:"fixed64,10,opt,name=share_ratio,json=shareRatio,proto3" json:"share_ratio,omitempty"`
 	// Named locations, those with the most heavy observations first, at most 64.
 	Locations []string `protobuf:"bytes,11,rep,name=locations,proto3" json:"locations,omitempty"`
-	// Number of ports with a considerable part of the heavy observations; a set counts with all of its
-	// ports.
+	// Number of ports with at least a tenth of the heavy observations of the most loaded one; a set
+	// counts with all of its ports.
 	Ports uint32 `protobuf:"varint,12,opt,name=ports,proto3" json:"ports,omitempty"`
 	// Number of ports of the whole, such as all uplinks of the device.
 	OfPorts uint32 `protobuf:"varint,13,opt,name=of_ports,json=ofPorts,proto3" json:"of_ports,omitempty"`
@@ -4160,8 +4160,8 @@ type MatrixResponse struct {
 	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
 	// Groups of the rows and columns.
 	Groups []string `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
-	// Means, in the unit; NaN, in JSON null, without observations or values. Cells that src and dst leave
-	// out are as without observations, here and below.
+	// Means, in the unit; NaN, in JSON null, without observations or values. Here and below, cells
+	// that src and dst leave out count as cells without observations.
 	Mean []float64 `protobuf:"fixed64,3,rep,packed,name=mean,proto3" json:"mean,omitempty"`
 	// Shares of heavy observations; NaN, in JSON null, without observations.
 	HeavyRatio []float64 `protobuf:"fixed64,4,rep,packed,name=heavy_ratio,json=heavyRatio,proto3" json:"heavy_ratio,omitempty"`
@@ -4557,10 +4557,10 @@ type Link struct {
 	CapacityBps uint64 `protobuf:"varint,6,opt,name=capacity_bps,json=capacityBps,proto3" json:"capacity_bps,omitempty"`
 	// Ports that it may be, 1 for a port.
 	CandidateCount uint32 `protobuf:"varint,7,opt,name=candidate_count,json=candidateCount,proto3" json:"candidate_count,omitempty"`
-	// State at the end of the range, from the observations that certainly passed it, by the rule of
-	// cells: windows in which tags name it decide, and a window in which they name only others is
-	// clear. From memory, only the windows there decide, at most a minute. In history the windows last
-	// 1 s, or 1 min if the range is longer than an hour or begins before the first of 1 s.
+	// State at the end of the range, by the rule of cells: no_data if nothing certainly passed it,
+	// else the tags that name it judge a window, which is clear if tags name only others. From
+	// memory, only the windows there decide, at most a minute. In history the windows last 1 s, or 1
+	// min if the range is longer than an hour or begins before the first of 1 s.
 	State State `protobuf:"varint,8,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	// For a congested link: the start of the first window that reached the onset.
 	Since *timestamppb.Timestamp `protobuf:"bytes,30,opt,name=since,proto3" json:"since,omitempty"`
@@ -5670,7 +5670,7 @@ type TimelineResponse struct {
 	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
 	// Length of a window in seconds.
 	StepS float64 `protobuf:"fixed64,2,opt,name=step_s,json=stepS,proto3" json:"step_s,omitempty"`
-	// Windows this short exist only for cells with heavy observations.
+	// Windows this short may lack cells without heavy observations.
 	HeavyOnly bool `protobuf:"varint,3,opt,name=heavy_only,json=heavyOnly,proto3" json:"heavy_only,omitempty"`
 	// Windows, the oldest first.
 	Timeline      []*Moment `protobuf:"bytes,4,rep,name=timeline,proto3" json:"timeline,omitempty"`
@@ -5737,7 +5737,7 @@ func (x *TimelineResponse) GetTimeline() []*Moment {
 }
 
 // Flow is one flow of a cell, in the measured direction, or the others. Each window names the flows
-// with the most heavy observations, and counts nothing else of them: all other observations are
+// with the most heavy observations, and counts only these heavy ones: all other observations are
 // summed up as the others.
 type Flow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -5776,8 +5776,8 @@ type Flow struct {
 	HeavyRatio float64 `protobuf:"fixed64,16,opt,name=heavy_ratio,json=heavyRatio,proto3" json:"heavy_ratio,omitempty"`
 	// Number of windows that name it; in all other windows it counts among the others.
 	Windows uint64 `protobuf:"varint,17,opt,name=windows,proto3" json:"windows,omitempty"`
-	// The location that most of its heavy observations name. Each window counts only the location that
-	// most of the flow's heavy ones name in it. The mode has the greatest sum of these counts: its heavy.
+	// The location that most of its heavy observations name. Each window counts only the location
+	// that most of them name in it, and heavy of the mode is the sum of these counts.
 	Mode *Bottleneck `protobuf:"bytes,18,opt,name=mode,proto3" json:"mode,omitempty"`
 	// Number of heavy observations from which counts and bytes of the flow are estimated, because an eBPF
 	// program sampled them (capture: ebpf); left out if each was counted. Others are exact totals minus
@@ -6437,8 +6437,8 @@ type HealthResponse struct {
 	CompletenessRatio float64 `protobuf:"fixed64,8,opt,name=completeness_ratio,json=completenessRatio,proto3" json:"completeness_ratio,omitempty"`
 	// Producers that have sent rows of the newest window.
 	Producers uint64 `protobuf:"varint,9,opt,name=producers,proto3" json:"producers,omitempty"`
-	// Producers that should send: those in the configuration and the fabric file, and those that sent
-	// rows in the last day, unless they were forgotten.
+	// Producers that should send: those in the configuration, the token file and the fabric file, and
+	// those that sent rows in the last day, unless they were forgotten.
 	ExpectedProducers uint64 `protobuf:"varint,10,opt,name=expected_producers,json=expectedProducers,proto3" json:"expected_producers,omitempty"`
 	// Number of open watches.
 	Watchers uint64 `protobuf:"varint,11,opt,name=watchers,proto3" json:"watchers,omitempty"`
@@ -7950,7 +7950,7 @@ type ChangeSet struct {
 	WindowStart *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=window_start,json=windowStart,proto3" json:"window_start,omitempty"`
 	// Its end, exclusive.
 	WindowEnd *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=window_end,json=windowEnd,proto3" json:"window_end,omitempty"`
-	// That window is final; its final rows may reverse changes caused by provisional ones.
+	// That window is final. If not, its final rows may reverse the changes.
 	Final bool `protobuf:"varint,5,opt,name=final,proto3" json:"final,omitempty"`
 	// The changes: first those of producers, then those of cells by source and destination.
 	Changes       []*Change `protobuf:"bytes,6,rep,name=changes,proto3" json:"changes,omitempty"`

@@ -139,9 +139,9 @@ func waits(request protoreflect.MessageDescriptor) bool {
 var summaries = map[string]string{"watch": "Cells as they change.", "changes": "Onsets, moves and ends of congestion, and silent producers."}
 
 const (
-	streamed = ` Server-sent events: the schema describes each of them, with its lines id and event, and with its lines data as JSON, in gzip where ` +
-		`Accept-Encoding names that, each event whole as soon as it is sent.`
-	framed = ` With encoding=frames a window that is not older than the newest one may hold only the cells that differ from an earlier window, which base names.`
+	streamed = ` Server-sent events: the schema describes the lines id, event and data (JSON) of each. They are in gzip where Accept-Encoding ` +
+		`names that, and each is readable as soon as it is sent.`
+	framed = ` With encoding=frames nothing is compressed, and a window that is not older than the newest one may hold only the cells that differ from an earlier window, which base names.`
 )
 
 // table describes a table over HTTP.
@@ -220,7 +220,7 @@ func bundle() object {
 	}
 }
 
-const tables = `Rows come as they are read, in a table whose columns are the fields of the rows of ndjson: those of objects in them are joined by _, such as mean_bps, and lists are texts with spaces between their values. Headers say how many there may be ` +
+const tables = `Rows come as they are read. Columns are the fields of the rows of ndjson: names of inner fields are joined by _, such as mean_bps, and lists are texts with spaces between their values. Headers say how many rows there may be ` +
 	`(Csigscope-Row-Limit) and how long they may take (Csigscope-Time-Limit-S); trailers, and the key-value metadata of Parquet, how ` +
 	`many there are (Csigscope-Rows), whether that is all (Csigscope-Complete: true or false) and, where it is not, which limit cut ` +
 	`them off (Csigscope-Cut-By: rows or time). A transfer that breaks off without the trailers has failed.`
@@ -283,9 +283,9 @@ var refusals = map[string]refusal{
 	"default": {"The error, and how to correct it.", false},
 	"400":     {"The parameters cannot be read, or hold a credential.", false},
 	"401":     {"No valid credential: send a client certificate, or the header Authorization: Bearer TOKEN.", false},
-	"403":     {"The role of the credential, or the web site of the request, does not permit this.", false},
+	"403":     {"The role of the credential, or the host or web site of the request, does not permit this.", false},
 	"404":     {"There is no such resource, nothing was observed that the question is about, nothing is stored, or the server has only history (give from and to) or only memory (leave them out).", false},
-	"405":     {"Use GET.", false},
+	"405":     {"Use a method in the header Allow.", false},
 	gone:      {"The answer of the cursor is no longer kept: leave the cursor out to start over.", false},
 	"413":     {"Requests have no body.", false},
 	"414":     {"The parameters are longer than 4096 bytes: name fewer groups, or their parents.", false},
