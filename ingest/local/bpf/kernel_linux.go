@@ -159,28 +159,38 @@ func (c *counter) close() error {
 	return errors.Join(failed...)
 }
 
-// swap makes the program count in the other buffer and returns the number of the previous one, which the program no longer
-// writes to. All packets before the new c.swapped are in that buffer or were read before.
-func (c *counter) swap() (left uint32, err error) {
+// swap makes the program count in the other buffer. It returns the number of the previous one, which the program no longer
+// writes to, and what frames returns. All packets before the new c.swapped are in that buffer or were read before. ended says
+// that the program is no longer attached.
+func (c *counter) swap(ended bool) (left uint32, since counters, err error) {
 	left = c.readings & 1
 	at := time.Now().UnixNano()
 	if err := c.followTAI(); err != nil {
-		return left, err
+		return left, since, err
 	}
 	c.readings++
 	if err := c.collection.Variables["first_buckets"].Set(c.first); err != nil {
-		return left, fmt.Errorf("size index: %w", err)
+		return left, since, fmt.Errorf("size index: %w", err)
 	}
 	if err := c.collection.Variables["readings"].Set(c.readings); err != nil {
-		return left, fmt.Errorf("change buffer: %w", err)
+		return left, since, fmt.Errorf("change buffer: %w", err)
+	}
+	// Both buffers share the counters of packets. The wait takes milliseconds, in which other packets come to the other buffer.
+	if !ended {
+		if since, err = c.frames(); err != nil {
+			return left, since, err
+		}
 	}
 	// When a map in a map is replaced (here by itself), the kernel waits for running programs. Afterwards none of them
 	// uses the previous value of readings.
 	if err := c.collection.Maps["overflows"].Put(left, c.overflow[left]); err != nil {
-		return left, fmt.Errorf("wait for programs: %w", err)
+		return left, since, fmt.Errorf("wait for programs: %w", err)
 	}
 	c.swapped = at
-	return left, nil
+	if ended { // also packets that the program was counting
+		since, err = c.frames()
+	}
+	return left, since, err
 }
 
 // followTAI gives the program the present offset of TAI. It changes when a time service sets it, often a while after the

@@ -50,7 +50,7 @@ func TestTAIChanges(t *testing.T) {
 		if _, err := c.program.Run(&ebpf.RunOptions{Data: tagged}); err != nil {
 			t.Fatal(err)
 		}
-		left, err := c.swap()
+		left, _, err := c.swap(false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -491,6 +491,41 @@ func TestReplace(t *testing.T) {
 	t.Logf("%d packets, %d reloads", sent, reloads())
 }
 
+// TestReplacePackets: where the kernel begins to count in place of a ring, packets begin to count with their observations, but
+// for those of the moment of the exchange. One exchange of several is enough, since the machine may be busy at the others.
+func TestReplacePackets(t *testing.T) {
+	if !livetest.InNamespaceOfRoot(t) {
+		return
+	}
+	livetest.MakeLink(t)
+	frames, s := emitted(t, "quickstart", csig.Wide, 3000)
+	frames = slices.DeleteFunc(frames, func(f []byte) bool { return observations(t, &s, [][]byte{f}) != 1 })
+	r := read(t, s, taps.ByRing, false)
+	apart := func() (n int) {
+		stats := r.pipeline.Stats()
+		for i := range stats.Rings {
+			n += int(stats.Rings[i].Packets)
+		}
+		return n - int(stats.Counts().In)
+	}
+	least := 1 << 30
+	sendDuring(t, frames, func() {
+		for range 4 {
+			before := apart()
+			r.by = taps.ByKernel
+			r.reload(s, false)
+			time.Sleep(100 * time.Millisecond)
+			least = min(least, max(apart()-before, before-apart()))
+			r.by = taps.ByRing
+			r.reload(s, false)
+		}
+	})
+	r.end()
+	if least > 20 {
+		t.Errorf("%d packets or more count without their observations, or these without them", least)
+	}
+}
+
 // observations is how many tags and reflections are in frames.
 func observations(t *testing.T, s *window.Settings, frames [][]byte) (n int) {
 	t.Helper()

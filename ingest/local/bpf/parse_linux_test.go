@@ -292,7 +292,7 @@ func (m *comparison) add(frames ...[]byte) {
 
 func (m *comparison) drain() {
 	m.t.Helper()
-	b, err := m.c.swap()
+	b, _, err := m.c.swap(false)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -513,7 +513,7 @@ func TestSampling(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		left, err := m.c.swap()
+		left, _, err := m.c.swap(false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -605,7 +605,7 @@ func TestUnsampled(t *testing.T) {
 		if sent > 1000*room { // each reading has a budget, but nobody empties the ring
 			t.Fatalf("%d observations fill no ring of %d samples", sent, room)
 		}
-		if _, err := m.c.swap(); err != nil {
+		if _, _, err := m.c.swap(false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -622,7 +622,7 @@ func TestSamplesAhead(t *testing.T) {
 	m := compare(t, settingsOf(t, nil), window.TapAt("receiver", 1), 1<<12)
 	m.runTimes(heavyFrame(1), 3)
 	for reading, want := range []int{3, 2, 4} {
-		left, err := m.c.swap()
+		left, _, err := m.c.swap(false)
 		if err != nil {
 			t.Fatal(err)
 		}

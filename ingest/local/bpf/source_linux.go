@@ -121,7 +121,7 @@ func (s *Source) Count(settings *window.Settings, at window.Tap) (last local.Cou
 	}
 	old := s.counter
 	if old != nil && s.at == at && s.settings.Equal(settings) {
-		return s.drain(old)
+		return s.drain(old, false)
 	}
 	next, err := newCounter(settings, at, s.cfg.Keys, s.cfg.snap(), old)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *Source) Count(settings *window.Settings, at window.Tap) (last local.Cou
 	if old == nil {
 		return last, err
 	}
-	last, drained := s.drain(old)
+	last, drained := s.drain(old, true)
 	return last, errors.Join(err, drained, old.close())
 }
 
@@ -152,7 +152,7 @@ func (s *Source) Succeed(before local.Counter) (last local.Counts, ok bool, err 
 		return last, false, nil
 	}
 	s.detach()
-	if _, err := s.drain(s.counter); err != nil {
+	if _, err := s.drain(s.counter, true); err != nil {
 		return last, true, err
 	}
 	s.mu.Lock()
@@ -164,7 +164,7 @@ func (s *Source) Succeed(before local.Counter) (last local.Counts, ok bool, err 
 		return last, true, fmt.Errorf("count on %q: exchange program: %w", s.cfg.Interface, err)
 	}
 	old.detach()
-	last, err = old.drain(old.counter)
+	last, err = old.drain(old.counter, true)
 	return last, true, err
 }
 
@@ -245,7 +245,7 @@ func (s *Source) ReadCounts() (counts local.Counts, err error) {
 	if now.Before(s.next) {
 		return counts, nil
 	}
-	counts, err = s.drain(s.counter)
+	counts, err = s.drain(s.counter, false)
 	s.next = s.after(now)
 	return counts, err
 }
@@ -283,14 +283,10 @@ func (s *Source) look(now time.Time) {
 	}
 }
 
-// drain returns the counts of a counter since its last reading.
-func (s *Source) drain(c *counter) (counts local.Counts, err error) {
+// drain returns the counts of a counter since its last reading. ended says that its program is no longer attached.
+func (s *Source) drain(c *counter, ended bool) (counts local.Counts, err error) {
 	before := c.swapped
-	b, err := c.swap()
-	if err != nil {
-		return counts, err
-	}
-	frames, err := c.frames()
+	b, frames, err := c.swap(ended)
 	if err != nil {
 		return counts, err
 	}

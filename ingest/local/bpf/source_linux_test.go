@@ -45,7 +45,7 @@ func counts(t *testing.T, s *Source) {
 	for range 10 {
 		sender.Send(tagged)
 	}
-	n, err := s.drain(s.counter)
+	n, err := s.drain(s.counter, false)
 	if err != nil || n.Frames.Packets != 10 {
 		t.Errorf("%d of 10 packets were counted, %v", n.Frames.Packets, err)
 	}
@@ -176,7 +176,7 @@ func TestLosesName(t *testing.T) {
 				last, err = s.Count(settings, s.at)
 			} else {
 				s.look(time.Now())
-				last, err = s.drain(s.counter)
+				last, err = s.drain(s.counter, false)
 			}
 			if err != nil || last.Frames.Packets != 1 || s.link != nil {
 				t.Errorf("%d packets before, %v; attached to %d", last.Frames.Packets, err, s.index())
