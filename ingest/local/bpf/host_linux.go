@@ -58,7 +58,8 @@ func kernelRequirement() Requirement {
 	return Requirement{"kernel", false, release + ": TCX needs 6.6"}
 }
 
-// capabilityRequirement checks the capabilities of this process.
+// capabilityRequirement checks the capabilities of this process. Without CAP_PERFMON the verifier refuses indices
+// into arrays that differ between paths of the program.
 func capabilityRequirement() Requirement {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -69,21 +70,21 @@ func capabilityRequirement() Requirement {
 	for _, c := range [...]struct {
 		name string
 		bit  int
-	}{{"CAP_BPF", unix.CAP_BPF}, {"CAP_NET_ADMIN", unix.CAP_NET_ADMIN}, {"CAP_NET_RAW", unix.CAP_NET_RAW}} {
+	}{{"CAP_BPF", unix.CAP_BPF}, {"CAP_NET_ADMIN", unix.CAP_NET_ADMIN}, {"CAP_NET_RAW", unix.CAP_NET_RAW}, {"CAP_PERFMON", unix.CAP_PERFMON}} {
 		if data[c.bit/32].Effective>>(c.bit%32)&1 == 0 {
 			missing = append(missing, c.name)
 		}
 	}
 	if len(missing) > 0 {
-		return Requirement{"capabilities", false, strings.Join(missing, ", ") + " missing: " + capture.Remedy("cap_bpf,cap_net_admin,cap_net_raw")}
+		return Requirement{"capabilities", false, strings.Join(missing, ", ") + " missing: " + capture.Remedy("cap_bpf,cap_net_admin,cap_net_raw,cap_perfmon")}
 	}
-	return Requirement{"capabilities", true, "CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW"}
+	return Requirement{"capabilities", true, "CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW, CAP_PERFMON"}
 }
 
 // explain returns the missing capabilities in place of an error that they cause: the kernel's own names neither them nor
 // a remedy.
 func explain(err error) error {
-	if c := capabilityRequirement(); !c.OK && errors.Is(err, unix.EPERM) {
+	if c := capabilityRequirement(); !c.OK && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)) {
 		return errors.New(c.Text)
 	}
 	return err
