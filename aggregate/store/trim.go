@@ -50,12 +50,6 @@ func (s *Store) Trim(ctx context.Context, budget uint64) (dropped []Dropped, fai
 }
 
 func (s *Store) trimShard(ctx context.Context, sh shard, budget uint64) ([]Dropped, error) {
-	// The sizes come after the list: if another process deletes a partition in between, this pass finds
-	// it empty, rather than the store too large.
-	partitions, err := s.partitions(ctx, sh.conn)
-	if err != nil {
-		return nil, err
-	}
 	there, err := s.own(ctx, sh.conn)
 	if err != nil {
 		return nil, err
@@ -66,6 +60,20 @@ func (s *Store) trimShard(ctx context.Context, sh shard, budget uint64) ([]Dropp
 	}
 	if used <= budget {
 		return nil, nil
+	}
+	partitions, err := s.partitions(ctx, sh.conn)
+	if err != nil {
+		return nil, err
+	}
+	// Another process may have deleted partitions since the sizes were read: those of the list count.
+	used = 0
+	for _, o := range there {
+		if !slices.ContainsFunc(trimmables(), func(t trimmable) bool { return s.layout.local(t.table) == o.name }) {
+			used += o.bytes
+		}
+	}
+	for i := range partitions {
+		used += partitions[i].bytes
 	}
 	var dropped []Dropped
 	for i := range partitions {

@@ -144,7 +144,7 @@ type registry struct {
 	logger *slog.Logger
 
 	mu       sync.Mutex
-	file     announcement // the text of the collector's own description; without one if it has no fabric file
+	file     announcement // text and epoch of the collector's own description; empty without a fabric file
 	common   []described  // complete descriptions, whose id is their hash, from any exporter
 	epochs   map[uint64]struct{}
 	own      map[nameKey]uint64 // hashes of the collector's own names, which exporters cannot change and which are never evicted
