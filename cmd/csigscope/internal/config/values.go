@@ -29,7 +29,12 @@ func unmarshal(n *yaml.Node, v interface{ Set(string) error }) error {
 		return nil
 	}
 	text := err.Error()
-	if n.Value != "" {
+	switch { // nameKeys finds the key by the kind or the quoted value
+	case n.Kind == yaml.SequenceNode:
+		text = "is a list, " + text
+	case n.Kind == yaml.MappingNode:
+		text = "is keys with values, " + text
+	case n.Value != "":
 		text = fmt.Sprintf("%q: %s", n.Value, text)
 	}
 	return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: %s", n.Line, text)}}
