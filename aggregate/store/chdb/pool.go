@@ -102,8 +102,9 @@ func mayCompile() bool {
 	if err != nil {
 		return false
 	}
-	defer unix.Munmap(memory)
-	return unix.Mprotect(memory, unix.PROT_READ|unix.PROT_EXEC) == nil
+	err = unix.Mprotect(memory, unix.PROT_READ|unix.PROT_EXEC)
+	_ = unix.Munmap(memory)
+	return err == nil
 }
 
 // openPool boots the engine and opens every connection.
