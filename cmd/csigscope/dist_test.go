@@ -79,8 +79,14 @@ func TestDist(t *testing.T) {
 		t.Fatal(err)
 	}
 	top := strings.TrimSuffix(filepath.Base(archives[0]), ".tar.gz") + "/"
-	checkPackage(t, archive, top, "/usr/local/bin", at)
-	checkPackage(t, bytes.NewReader(unpacked), "./usr/", "/usr/bin", at)
+	checkPackage(t, archive, top, "/usr/local/bin", "site-functions", at)
+	checkPackage(t, bytes.NewReader(unpacked), "./usr/", "/usr/bin", "vendor-completions", at)
+	for _, script := range []string{"postinst", "postrm"} { // systemd uses the units of an upgrade
+		text, err := exec.CommandContext(t.Context(), "dpkg-deb", "--info", packages[0], script).Output()
+		if err != nil || !strings.Contains(string(text), "systemctl daemon-reload") {
+			t.Errorf("%s: %v\n%s", script, err, text)
+		}
+	}
 }
 
 func sumsOf(t *testing.T, dir string) []byte {
@@ -93,8 +99,8 @@ func sumsOf(t *testing.T, dir string) []byte {
 }
 
 // checkPackage checks the files below top, which must all have one time; the binary will be in
-// bin.
-func checkPackage(t *testing.T, from io.Reader, top, bin string, at time.Time) {
+// bin, and zsh reads its completions in the folder zsh.
+func checkPackage(t *testing.T, from io.Reader, top, bin, zsh string, at time.Time) {
 	t.Helper()
 	files := make(map[string][]byte)
 	for r := tar.NewReader(from); ; {
@@ -125,7 +131,7 @@ func checkPackage(t *testing.T, from io.Reader, top, bin string, at time.Time) {
 		"lib/systemd/system/csigscope-export.service":       "\nExecStart=" + bin + "/csigscope export ",
 		"lib/systemd/system/csigscope-query.service":        "\nExecStart=" + bin + "/csigscope query serve ",
 		"share/bash-completion/completions/csigscope":       "csigscope",
-		"share/zsh/vendor-completions/_csigscope":           "#compdef csigscope",
+		"share/zsh/" + zsh + "/_csigscope":                  "#compdef csigscope",
 		"share/fish/vendor_completions.d/csigscope.fish":    "complete -c csigscope",
 		"share/doc/csigscope/copyright":                     "Apache License",
 		"share/doc/csigscope/examples/csigscope.yaml":       "collect:",
@@ -149,7 +155,7 @@ func checkPackage(t *testing.T, from io.Reader, top, bin string, at time.Time) {
 	if err != nil || bytes.Contains(page, []byte("\n.TS\n")) {
 		t.Errorf("manual page: %v, with tables: %t", err, bytes.Contains(page, []byte("\n.TS\n")))
 	}
-	for _, want := range []string{"\n.TH CSIGSCOPE 1\n", "\n.SH csigscope replay\n", "\n.TP\n\\fB--commit-interval DURATION\\fR (default 1s)\nlongest time"} {
+	for _, want := range []string{"\n.TH CSIGSCOPE 1\n", "\n.SH csigscope replay\n", "\n\\fB--odd-packets count|ring\\fR\n", "\n.TP\n\\fB--commit-interval DURATION\\fR (default 1s)\nlongest time"} {
 		if !bytes.Contains(page, []byte(want)) {
 			t.Errorf("manual page without %q", want)
 		}
