@@ -65,6 +65,7 @@ func TestBadInput(t *testing.T) {
 		"unknown encap":      {[]string{"emit", "--set", "encap=x", "--out", dir}, exitUsage, []string{`encap "x"`, "vxlan"}},
 		"no date":            {[]string{"query", "cells", "--from", "yesterday"}, exitUsage, []string{`--from "yesterday"`, "2026-01-05T09:30:00Z"}},
 		"top of nothing":     {[]string{"query", "flows", "--top", "0"}, exitUsage, []string{"--top 0", "at least 1"}},
+		"top of too many":    {[]string{"query", "flows", "--top", "20000", "--from", "2026-01-05T00:00:00Z", "--to", "2026-01-05T00:00:01Z", "--server", "http://127.0.0.1:1"}, exitUsage, []string{"--top: expected a whole number from 1 to 10000"}},
 		"step backwards":     {[]string{"query", "coverage", "--step", "-1s"}, exitUsage, []string{"--step -1s", "above 0"}},
 		"no resolution":      {[]string{"query", "coverage", "--resolution", "-1s"}, exitUsage, []string{"--resolution -1s", "1m"}},
 		"no finding":         {[]string{"query", "findings", "--top", "0"}, exitUsage, []string{"--top 0", "at least 1"}},

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -267,7 +268,14 @@ func topAsLimit(ask questioner) questioner {
 			delete(values, "top")
 			values["limit"] = top
 		}
-		return ask(ctx, c, values)
+		a, err := ask(ctx, c, values)
+		if refused, ok := errors.AsType[*client.Error](err); ok {
+			if text, wrong := strings.CutPrefix(refused.Detail, "limit: "); wrong {
+				refused.Detail = "--top: " + text
+				return nil, refused
+			}
+		}
+		return a, err
 	}
 }
 
