@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -333,11 +332,7 @@ func (c *conformance) scan(ctx context.Context, p *pass) (parts int, err error) 
 // noPackets returns the error for captures, all those on one side of the device, without an Ethernet
 // packet. skipped is the number of their packets of other link types.
 func noPackets(paths []string, skipped uint64) error {
-	names := make([]string, len(paths))
-	for i, path := range paths {
-		names[i] = filepath.Base(path)
-	}
-	at := strings.Join(names, ", ")
+	at := strings.Join(captureNames(paths), ", ")
 	if skipped > 0 {
 		return fmt.Errorf("judge captures: %s: expected Ethernet packets, got %d packets of other link types", at, skipped)
 	}

@@ -63,7 +63,7 @@ func TestCollectMistakes(t *testing.T) {
 		{"mirror sessions", "collect:\n  mirrors:\n  - {listen: 127.0.0.1, kind: erspan, max_sessions: 1, sessions: {1: {}, 2: {}}}\n", "2 sessions: expected at most max_sessions, 1"},
 		{"mirror session key", "collect:\n  mirrors:\n  - {listen: 127.0.0.1, kind: erspan, sessions: {7: {plaice: mid}}}\n", `line 3: unknown key "plaice"`},
 		{"interval", "collect:\n  commit_interval: 1ms\n", "line 2: collect: commit_interval: 1ms: expected 10ms to 1h"},
-		{"name", "collect:\n  instance: [a]\n", "line 2: collect: instance: expected a text"},
+		{"name", "collect:\n  instance: [a]\n", "line 2: collect: instance: is a list, expected a text"},
 	} {
 		path := writeFile(t, filepath.Join(dir, "config.yaml"), tt.config)
 		r := runBinary(t, os.Environ(), "collect", "--config", path, "--store", "embedded:"+filepath.Join(dir, "store"))

@@ -2107,7 +2107,8 @@ type ChangesRequest struct {
 	Dst []string `protobuf:"bytes,4,rep,name=dst,proto3" json:"dst,omitempty"`
 	// Ports that may be the location of the cell, now or before the change.
 	Link []string `protobuf:"bytes,5,rep,name=link,proto3" json:"link,omitempty"`
-	// States of the cell, now or before the change.
+	// States of the cell, now or before the change. "congested" also chooses cells without data
+	// until their congestion is cleared.
 	State []State `protobuf:"varint,6,rep,packed,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	// Last revision received: resume after it. An initial event comes first only if changes since are unknown.
 	After string `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`

@@ -250,27 +250,36 @@ func (c *Captures) write(ctx context.Context, n *numbers, e *replay.Examined) (*
 	return doc, err
 }
 
-// leaveOutWrongTimes shortens the times of the report and of its taps to the span of the stored windows,
-// at the end where observations with wrong times were rejected: one packet from years ahead would make
-// all other taps look silent.
+// faultyClock is the least distance from the stored windows at which the time of a packet is taken to be
+// wrong, though nothing says so, as of one without a tag.
+const faultyClock = 24 * time.Hour
+
+// leaveOutWrongTimes shortens the times of the report and of its taps to the span of the stored windows: one
+// packet from years ahead would make all other taps look silent. It shortens ends where observations with
+// wrong times were rejected, and those that are farther away than faultyClock and the length of the span.
 func leaveOutWrongTimes(doc *report.Report, n *numbers, span report.Span) {
 	c := &n.result.Counts
 	if c.Stored == 0 {
 		return
 	}
+	first, end := time.Unix(0, span.First).UTC(), time.Unix(0, span.Last).Add(span.Step).UTC()
+	far := max(end.Sub(first), faultyClock)
 	shorten := func(from, to *time.Time, ahead, late bool) {
-		if first := time.Unix(0, span.First).UTC(); late && from.Before(first) {
+		if to.After(end) && (ahead || to.Sub(end) > far) {
+			*to = end
+		}
+		if from.Before(first) && (late || first.Sub(*from) > far) {
 			*from = first
 		}
-		if end := time.Unix(0, span.Last).Add(span.Step).UTC(); ahead && to.After(end) {
-			*to = end
+		if from.After(*to) { // all packets are from then
+			*from = *to
 		}
 	}
 	impossible := c.Rejected[aggregate.RejectInvalid] > 0
 	shorten(&doc.From, &doc.To, impossible || c.Rejected[aggregate.RejectFuture] > 0, impossible || c.Late > 0)
 	for i := range n.taps {
-		if t := &n.taps[i]; t.Stored > 0 {
-			shorten(&t.From, &t.To, t.Rejected[aggregate.RejectFuture.String()] > 0, t.Late > 0)
+		if t := &n.taps[i]; !t.To.IsZero() {
+			shorten(&t.From, &t.To, t.Stored > 0 && t.Rejected[aggregate.RejectFuture.String()] > 0, t.Stored > 0 && t.Late > 0)
 		}
 	}
 }

@@ -48,6 +48,8 @@ func TestWrongTimes(t *testing.T) {
 		{Name: "a", From: second(3), To: second(1e9), Packets: 9, Observations: 9, Stored: 7, Late: 1, Rejected: map[string]uint64{"future": 1}},
 		{Name: "b", From: second(100), To: second(198), Packets: 9, Observations: 9, Stored: 9},
 		{Name: "c", From: second(90), To: second(210), Packets: 9, Observations: 9, Stored: 9},
+		{Name: "d, of a packet without a tag", From: second(100), To: second(4e9), Packets: 9, Observations: 8, Stored: 8},
+		{Name: "e, with a wrong clock", From: second(3e9), To: second(4e9), Packets: 9, Observations: 9, Place: "mid"},
 	}}
 	n.result.Counts.Stored, n.result.Counts.Late, n.result.Counts.Rejected[aggregate.RejectFuture] = 25, 1, 1
 	doc := &report.Report{From: second(3), To: second(1e9)}
@@ -56,7 +58,7 @@ func TestWrongTimes(t *testing.T) {
 	if doc.From != second(100) || doc.To != second(200) {
 		t.Errorf("the report is about %s to %s", doc.From, doc.To)
 	}
-	for i, want := range [][2]time.Time{{second(100), second(200)}, {second(100), second(198)}, {second(90), second(210)}} {
+	for i, want := range [][2]time.Time{{second(100), second(200)}, {second(100), second(198)}, {second(90), second(210)}, {second(100), second(200)}, {second(200), second(200)}} {
 		if tap := &doc.Coverage.Taps[i]; tap.From != want[0] || tap.To != want[1] || tap.Note != "" {
 			t.Errorf("tap %+v, want %s", tap, want)
 		}

@@ -82,9 +82,9 @@ func capabilityRequirement() Requirement {
 }
 
 // explain returns the missing capabilities in place of an error that they cause: the kernel's own names neither them nor
-// a remedy.
+// a remedy. Without CAP_PERFMON, the verifier has several.
 func explain(err error) error {
-	if c := capabilityRequirement(); !c.OK && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)) {
+	if c := capabilityRequirement(); !c.OK && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EFAULT)) {
 		return errors.New(c.Text)
 	}
 	return err
