@@ -33,7 +33,7 @@ dist: engine $(PACKERS) ## make a tarball and a Debian package in dist, with che
 	@mkdir -p .cache/dist
 	$(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o .cache/dist/csigscope ./cmd/csigscope
 	.ci/dist dist .cache/dist/csigscope aggregate/store/chdb/node_modules/@chdb/lib-*/libchdb.* \
-		"$$(git describe --tags --match 'v[0-9]*' --dirty=+dirty 2>/dev/null | sed 's/^v//' | grep . || TZ=UTC git log -1 --date=format-local:%Y%m%d%H%M%S --format=0.0.0+git%cd.%h)" \
+		"$$(git describe --tags --match 'v[0-9]*' --dirty=+dirty 2>/dev/null | sed 's/^v//' | grep . || TZ=UTC git log -1 --date=format-local:%Y%m%d%H%M%S --format=0.0.0+git%cd.$$(git rev-list --count HEAD).%h)" \
 		"$$(git log -1 --format=%ct)"
 
 engine: $(ENGINE) ## install the embedded ClickHouse engine

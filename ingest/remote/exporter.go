@@ -110,6 +110,10 @@ func (l *Limits) budgets() [5]budget {
 	}
 }
 
+// textNames is the number of names as which the text of a new configuration counts: the collector writes its own
+// text after it, which may be long.
+const textNames = 64
+
 // blockID identifies a block or batch of a stream.
 type blockID struct {
 	producer, incarnation, seq uint64

@@ -153,7 +153,11 @@ func (s *Server) describe(ctx context.Context, c *call, d *wire.Description) err
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	}
 	a, refused := s.names.news(d, e.name)
-	if n := len(a.names); n > 0 {
+	n := len(a.names)
+	if a.text != "" {
+		n += min(textNames, maxMessageNames-n)
+	}
+	if n > 0 {
 		if err := s.spend(e, e.naming, n, ReasonNames); err != nil {
 			return err
 		}

@@ -106,7 +106,7 @@ func (s *server) readNetwork(ctx context.Context) (*network, error) {
 }
 
 // namedAfter returns the prefix that a group without listed ones is named after. There is none if it is inside a prefix of
-// another group: the group may be of rows from before there was a fabric file.
+// another group: the group may be of rows from before there was a fabric file, or of an exporter without it.
 func (n *network) namedAfter(name string) []netip.Prefix {
 	p, err := netip.ParsePrefix(name)
 	if err != nil {

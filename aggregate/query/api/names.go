@@ -268,8 +268,9 @@ type BothNames struct {
 	Fabric func() *fabric.Fabric // in use; nil: only the store has names
 	Stored Catalog               // nil without exporters
 
-	mu     sync.Mutex
-	former []*fabric.Fabric // the latest first
+	mu              sync.Mutex
+	formerGroups    [][]fabric.Group // of replaced fabrics, the latest first
+	formerLocations [][]fabric.Location
 
 	patience  time.Duration // how long a request waits for Stored; 0: storePatience
 	groups    remembered[fabric.Group]
@@ -278,21 +279,23 @@ type BothNames struct {
 
 // Replaced keeps the names of a fabric that another one replaces: rows in memory still refer to them.
 func (n *BothNames) Replaced(f *fabric.Fabric) {
+	groups, locations := f.Groups(), f.Locations()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.former = append([]*fabric.Fabric{f}, n.former...)[:min(len(n.former)+1, formerFabrics)]
+	n.formerGroups, n.formerLocations = latest(groups, n.formerGroups), latest(locations, n.formerLocations)
 }
 
-// replaced returns the fabrics that Replaced keeps.
-func (n *BothNames) replaced() []*fabric.Fabric {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.former
+// latest returns the last formerFabrics lists.
+func latest[T any](list []T, earlier [][]T) [][]T {
+	return slices.Concat([][]T{list}, earlier[:min(len(earlier), formerFabrics-1)])
 }
 
 // Groups implements Catalog.
 func (n *BothNames) Groups(ctx context.Context) ([]fabric.Group, error) {
-	return n.groupsOf(ctx, n.replaced())
+	n.mu.Lock()
+	former := n.formerGroups
+	n.mu.Unlock()
+	return n.groupsOf(ctx, former)
 }
 
 // GroupsInUse returns the groups without those of replaced fabrics: addresses no longer belong to them.
@@ -300,7 +303,7 @@ func (n *BothNames) GroupsInUse(ctx context.Context) ([]fabric.Group, error) {
 	return n.groupsOf(ctx, nil)
 }
 
-func (n *BothNames) groupsOf(ctx context.Context, former []*fabric.Fabric) ([]fabric.Group, error) {
+func (n *BothNames) groupsOf(ctx context.Context, former [][]fabric.Group) ([]fabric.Group, error) {
 	return both(ctx, n, former, (*fabric.Fabric).Groups, &n.groups, Catalog.Groups, func(g *fabric.Group) aggregate.GroupID { return g.ID })
 }
 
@@ -309,12 +312,15 @@ func (n *BothNames) Prefixes() map[aggregate.GroupID][]netip.Prefix { return n.F
 
 // Locations implements Catalog.
 func (n *BothNames) Locations(ctx context.Context) ([]fabric.Location, error) {
-	return both(ctx, n, n.replaced(), (*fabric.Fabric).Locations, &n.locations, Catalog.Locations, func(l *fabric.Location) aggregate.LocationID { return l.ID })
+	n.mu.Lock()
+	former := n.formerLocations
+	n.mu.Unlock()
+	return both(ctx, n, former, (*fabric.Fabric).Locations, &n.locations, Catalog.Locations, func(l *fabric.Location) aggregate.LocationID { return l.ID })
 }
 
 // both returns the list of the fabric in use, what that lacks of the last list read from the catalog, and then what it
-// lacks of the lists of former fabrics.
-func both[T any, ID comparable](ctx context.Context, n *BothNames, former []*fabric.Fabric, own func(*fabric.Fabric) []T, last *remembered[T], read func(Catalog, context.Context) ([]T, error), id func(*T) ID) (list []T, err error) {
+// lacks of the former lists. Those are left out beyond the limit on listed locations.
+func both[T any, ID comparable](ctx context.Context, n *BothNames, former [][]T, own func(*fabric.Fabric) []T, last *remembered[T], read func(Catalog, context.Context) ([]T, error), id func(*T) ID) (list []T, err error) {
 	known := make(map[ID]bool)
 	add := func(names []T) {
 		for i := range names {
@@ -333,8 +339,10 @@ func both[T any, ID comparable](ctx context.Context, n *BothNames, former []*fab
 		others, err = last.get(ctx, n.patience, func(ctx context.Context) ([]T, error) { return read(n.Stored, ctx) })
 		add(others)
 	}
-	for _, f := range former {
-		add(own(f))
+	for _, names := range former {
+		if len(list)+len(names) <= maxLocations {
+			add(names)
+		}
 	}
 	return list, err
 }

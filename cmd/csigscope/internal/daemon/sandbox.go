@@ -27,6 +27,22 @@ var systemFolders = []string{"/usr", "/lib", "/lib64", "/etc", "/proc", "/sys", 
 // of name servers in folders of their own in /run.
 var systemFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf"}
 
+// systemLinks returns the folders of the files that systemFiles are links to. Of /run, which also has the files of
+// others, it returns only the file.
+func systemLinks() (paths []string) {
+	for _, file := range systemFiles {
+		real, err := filepath.EvalSymlinks(file)
+		switch {
+		case err != nil || filepath.Dir(real) == "/etc":
+		case filepath.Dir(real) == "/run":
+			paths = append(paths, real)
+		default:
+			paths = append(paths, filepath.Dir(real))
+		}
+	}
+	return paths
+}
+
 // Restrict permanently limits file access to the folders (Landlock), for this process and its
 // children. Call it before opening the first file that must be restricted, and after opening
 // the last file outside of the folders. Open files and sockets stay usable.
@@ -35,7 +51,7 @@ var systemFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf
 // of defense. If Landlock exists, a failure is an error.
 func Restrict(f Folders, logger *slog.Logger) error {
 	f = Folders{Read: absolute(f.Read), Write: absolute(f.Write)}
-	system := slices.Concat(systemFolders, Holding(systemFiles...))
+	system := slices.Concat(systemFolders, systemLinks())
 	if exe, err := os.Executable(); err == nil { // it starts itself as the engine
 		system = append(system, exe)
 	}
