@@ -100,6 +100,30 @@ func TestRefusedNamesAreNotKept(t *testing.T) {
 	}
 }
 
+// TestTextsAreLimited: the texts of configurations count as names, since the collector writes its own after each.
+func TestTextsAreLimited(t *testing.T) {
+	cfg, clock := testConfig(t), newClock()
+	cfg.Limits, cfg.Now, cfg.Logger = Limits{MaxNames: 3600}, clock.now, nil
+	s := startCollector(t, cfg, newLedger(), "")
+	describe := func(i int) error {
+		m := (&Description{Text: "configuration " + strconv.Itoa(i)}).toWire()
+		_, err := pushTo(t, s, &wire.PushRequest{Descriptions: []*wire.Description{m}})
+		return err
+	}
+	for i := range maxMessageNames / textNames {
+		if err := describe(i); err != nil {
+			t.Fatalf("text %d: %v", i, err)
+		}
+	}
+	if err := describe(-1); connect.CodeOf(err) != connect.CodeResourceExhausted {
+		t.Errorf("%v, want refused", err)
+	}
+	clock.add(textNames * time.Second)
+	if err := describe(-1); err != nil {
+		t.Errorf("a minute later: %v", err)
+	}
+}
+
 // TestBuffered: running requests of all exporters hold a bounded number of bytes.
 func TestBuffered(t *testing.T) {
 	cfg := testConfig(t)

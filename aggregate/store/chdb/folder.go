@@ -49,9 +49,9 @@ func openFolder(dir string) (folder, error) {
 	return folder{path}, nil
 }
 
-// Folders returns the folders that an engine over dir writes and those that it reads: its library's,
-// and that of the library's target if it is a link. It is for callers that restrict processes: the engine runs in a child, which
-// inherits the restriction. dir is created if needed. A missing library is ErrNoEngine.
+// Folders returns the folders that an engine over dir writes, and those that it reads: the library's, and
+// the one that it is in if the library is a link. Callers that restrict a process need them, since the
+// engine runs in a child, which is restricted too. dir is created if needed. A missing library is ErrNoEngine.
 func Folders(dir, library string) (write, read []string, err error) {
 	f, err := openFolder(dir)
 	if err != nil {

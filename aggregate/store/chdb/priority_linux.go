@@ -14,11 +14,11 @@ import (
 const (
 	// mergeThread is the engine's name for threads that merge parts.
 	mergeThread = "MergeMutate"
-	// mergeNice is the niceness of merges above that of the process. It leaves them a third of the share
-	// of other threads on the same processor: enough to keep up when inserts and queries keep all
-	// processors busy.
+	// mergeNice is added to the process's nice value for merges. They then get a third of the processor
+	// time of another thread: enough to keep up when inserts and queries keep all processors busy.
 	mergeNice = 5
-	mostNice  = 19
+	// mostNice is the greatest nice value.
+	mostNice = 19
 	// tasks are the threads of this process.
 	tasks = "/proc/self/task"
 )
@@ -55,7 +55,7 @@ func lowerMerges() error {
 	return nil
 }
 
-// niceness returns that of a thread; 0 is the calling one.
+// niceness returns the nice value of a thread, of the calling one for id 0.
 func niceness(id int) (int, error) {
 	n, err := unix.Getpriority(unix.PRIO_PROCESS, id)
 	return mostNice + 1 - n, err // the system call returns 20 - nice
