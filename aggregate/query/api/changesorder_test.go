@@ -113,6 +113,7 @@ func writeAnyOrder(t *testing.T, rng *rand.Rand, s *served, now *time.Time, each
 	}
 	for second := range 60 {
 		for producer := uint64(1); producer < 4; producer++ {
+			synctest.Wait() // streams read the clock until they wait
 			*now = begin.Add(time.Duration(second+1)*time.Second + time.Duration(producer)*20*time.Millisecond)
 			if rng.IntN(20) == 0 {
 				silent[producer] = second + rng.IntN(20)
