@@ -236,28 +236,18 @@ func Parse(r io.Reader, name string) (*Spec, error) {
 	if len(text) > maxFile {
 		return nil, fmt.Errorf("read %s: larger than %d MiB", name, maxFile>>20)
 	}
-	s, err := decodeSpec(text, name)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.check(); err != nil {
-		return nil, addLines(err, text, name)
-	}
-	return s, nil
-}
-
-func decodeSpec(text []byte, name string) (*Spec, error) {
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
 	s := new(Spec)
-	switch err := d.Decode(s); {
+	tree, err := DecodeYAML(text, s)
+	switch {
 	case errors.Is(err, io.EOF):
 		return nil, fmt.Errorf("parse %s: is empty: expected a fabric with version: %d", name, SpecVersion)
+	case errors.Is(err, errDocuments):
+		return nil, fmt.Errorf("parse %s: %w", name, err)
 	case err != nil:
-		return nil, yamlError(err, text, name)
+		return nil, yamlError(err, tree, name)
 	}
-	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("parse %s: more than one YAML document: expected one", name)
+	if err := s.check(); err != nil {
+		return nil, addLines(err, tree, name)
 	}
 	return s, nil
 }
@@ -329,19 +319,15 @@ func (p *problems) warningList() []string {
 	return p.warnings
 }
 
-// addLines adds the file and, from its text, the lines to the errors of a check.
-func addLines(err error, text []byte, name string) error {
-	var doc yaml.Node
-	if e := yaml.Unmarshal(text, &doc); e != nil {
-		return fmt.Errorf("parse %s: %w", name, e)
-	}
+// addLines adds the file and, from its tree, the lines to the errors of a check.
+func addLines(err error, tree *yaml.Node, name string) error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return err
 	}
 	for _, e := range joined.Unwrap() {
 		if s := (*SpecError)(nil); errors.As(e, &s) {
-			s.File, s.Line = name, lineOf(&doc, s.Path)
+			s.File, s.Line = name, lineOf(tree, s.Path)
 		}
 	}
 	return err
@@ -349,8 +335,7 @@ func addLines(err error, text []byte, name string) error {
 
 // lineOf returns the line of the deepest existing node on a path like "devices[3].ports[1].peer": a
 // missing key is reported where it should be.
-func lineOf(doc *yaml.Node, path string) int {
-	n := doc
+func lineOf(n *yaml.Node, path string) int {
 	for step := range strings.SplitSeq(path, ".") {
 		key, rest, _ := strings.Cut(step, "[")
 		next := child(n, key)

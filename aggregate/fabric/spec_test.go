@@ -107,6 +107,7 @@ func TestParseErrors(t *testing.T) {
 		{"syntax", "devices:", "devices: [", "f.yaml:9: did not find expected node content"},
 		{"unknown key", "    stage: leaf\n", "    stage: leaf\n    color: red\n", `f.yaml:12: unknown key "color": expected one of name, stage, id, hash_seed, ports`},
 		{"unknown key of a csig table", "bits: 6", "bits: 6, wide: 1", `f.yaml:5: unknown key "wide": expected one of field, bits, values`},
+		{"fraction", "id: 3", "id: 3.5", "f.yaml:18: devices.ports.id: `3.5` is a number, expected a whole number of the key's range"},
 		{"wrong type", "id: 3", "id: three", "f.yaml:18: devices.ports.id: `three` is text, expected a whole number of the key's range"},
 		{"no list", "[10.0.1.1]", "10.0.1.1", "f.yaml:21: hosts.addresses: `10.0.1.1` is text, expected a list"},
 		{"time", "taps:", "paths:\n  - {src: h1, dst: rack2, via: [leaf1], from: 2026-01-05, until: 2026-01-05 12:00}\ntaps:", `f.yaml:23: paths.until: "2026-01-05 12:00": expected a time such as 2026-01-05T12:00:00Z`},

@@ -18,6 +18,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -90,10 +91,8 @@ func parse(text []byte) (Scenario, error) {
 		f.Scenario = s
 	}
 	f.Summary = cmp.Or(description(text), f.Summary)
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
 	f.Locator = ""
-	if err := d.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
+	if _, err := fabric.DecodeYAML(text, &f); err != nil && !errors.Is(err, io.EOF) {
 		return Scenario{}, err
 	}
 	return f.scenario()
@@ -262,9 +261,7 @@ func kindsIn(folder string) []Kind {
 			panic(err) // the file is part of the binary
 		}
 		k := Kind{Description: description(text)}
-		d := yaml.NewDecoder(bytes.NewReader(text))
-		d.KnownFields(true)
-		if err := d.Decode(&k.Example); err != nil {
+		if _, err := fabric.DecodeYAML(text, &k.Example); err != nil {
 			panic(fmt.Errorf("%s: %w", path, err)) // a bug in this package
 		}
 		list = append(list, k)

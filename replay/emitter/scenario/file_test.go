@@ -125,6 +125,8 @@ func TestParseErrors(t *testing.T) {
 		{"start after the end of the run", fabric + "duration: 10ms\nworkloads: [{kind: ring, rate: 1Mbps, start: 10ms}]\n", "nothing would be sent"},
 		{"a key given twice", fabric + "host_speed: 1Mbps\n", "already defined"},
 		{"hash of addresses that are not IPv4", "base: ipv6\necmp_hash: crc32\n", "ecmp_hash: expected IPv4"},
+		{"fraction", "base: demo\nspines: 1.5\n", "line 2: cannot unmarshal !!float `1.5` into int"},
+		{"second document", "base: demo\n---\nspines: 1\n", "more than one YAML document"},
 		{"not a mapping", "- 1\n", "cannot unmarshal"},
 	}
 	for _, tt := range tests {

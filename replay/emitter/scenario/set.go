@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -13,6 +12,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
 )
 
 // Set returns the scenario with some keys set, checked like a file. An assignment is "key=value".
@@ -223,9 +224,7 @@ func (s Scenario) set(a *assignment) (Scenario, error) {
 	if name == "format" || name == "profile" {
 		f.Locator = "" // the layout chooses
 	}
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	if err := d.Decode(&f); err != nil {
+	if _, err := fabric.DecodeYAML(text, &f); err != nil {
 		return s, withoutLines(err)
 	}
 	next, err := f.scenario()

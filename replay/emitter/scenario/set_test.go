@@ -113,6 +113,7 @@ func TestSetErrors(t *testing.T) {
 		"duration":                   "expected KEY=VALUE",
 		"duration=":                  "set duration: expected a value",
 		"duration=[a]":               "set duration: cannot unmarshal !!seq",
+		"seed=1.5":                   "set seed: cannot unmarshal !!float `1.5` into uint64",
 		"duration=-1s":               "duration -1s: expected",
 		"uplink_speed=fast":          `set uplink_speed: `,
 		"leaves=many":                `set leaves: "many": expected a whole number`,

@@ -10,7 +10,6 @@
 package config
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -83,18 +82,12 @@ func Load(path string) (Config, error) {
 // Parse decodes the text of a file over the defaults, and checks it.
 func Parse(text []byte) (Config, error) {
 	c := Default()
-	var tree yaml.Node
-	_ = yaml.Unmarshal(text, &tree) // the decoder reports invalid YAML
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	switch err := d.Decode(&c); {
+	tree, err := fabric.DecodeYAML(text, &c)
+	switch {
 	case errors.Is(err, io.EOF):
 		return c, nil
 	case err != nil:
-		return c, errors.New(nameKeys(PlainYAMLError(err, reflect.TypeFor[Config]()), &tree))
-	}
-	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return c, errors.New("more than one YAML document: expected one")
+		return c, errors.New(nameKeys(PlainYAMLError(err, reflect.TypeFor[Config]()), tree))
 	}
 	if c.Decode.UDPTunnels == nil { // null: the decoder takes the defaults, so the epoch and a dump have them too
 		c.Decode.UDPTunnels = decode.DefaultUDPTunnels()
@@ -102,7 +95,7 @@ func Parse(text []byte) (Config, error) {
 	var wrong []string
 	for _, err := range c.check() {
 		for text := range strings.SplitSeq(err.Error(), "\n") {
-			wrong = append(wrong, atLine(lineOf(&tree, text))+text)
+			wrong = append(wrong, atLine(lineOf(tree, text))+text)
 		}
 	}
 	if wrong != nil {

@@ -256,7 +256,7 @@ func TestConfigurationKeys(t *testing.T) {
 		"windows.locate_untouched": {"maybe"},
 		"windows.udp_repeat":       {"-1s", "2m", "often"},
 		"memory_limit":             {"0", "-1", "100MiB", "much"},
-		"flows.top":                {"-1", "10001", "all"},
+		"flows.top":                {"-1", "10001", "all", "1.5"},
 		"flows.budget":             {"0", "1", "4000000000"},
 		"findings.detect":          {"maybe"},
 		"findings.senders":         {"[10.0.0.1]", "[10.0.0.0/33]", "all"},

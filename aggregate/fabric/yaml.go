@@ -1,8 +1,11 @@
 package fabric
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"reflect"
 	"regexp"
 	"slices"
@@ -29,10 +32,98 @@ const exampleTime = "a time such as 2026-01-05T12:00:00Z"
 // yamlKinds are plain names for YAML's kinds of values.
 var yamlKinds = map[string]string{"str": "text", "int": "a number", "float": "a number", "bool": "true or false", "null": "nothing", "timestamp": "a time", "seq": "a list", "map": "keys with values"}
 
-// yamlError turns the errors of the YAML decoder about a text into SpecErrors.
-func yamlError(err error, text []byte, name string) error {
-	var doc yaml.Node
-	_ = yaml.Unmarshal(text, &doc) // invalid YAML has no keys
+// DecodeYAML decodes a text into v, a pointer to a struct, and returns its tree as well, which also
+// invalid values have. Unknown keys, a second document, and numbers with a fraction where whole ones belong are
+// errors: the YAML decoder would cut the fraction off. Without a document the error is io.EOF.
+func DecodeYAML(text []byte, v any) (tree *yaml.Node, err error) {
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	c := checked{v: v}
+	if err := d.Decode(&c); err != nil {
+		return &c.tree.Node, err
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return &c.tree.Node, errDocuments
+	}
+	return &c.tree.Node, nil
+}
+
+var errDocuments = errors.New("more than one YAML document: expected one")
+
+// checked keeps the tree of a value that is decoded.
+type checked struct {
+	v    any
+	tree node
+}
+
+// node is a yaml.Node that decode of checked can set.
+type node struct{ yaml.Node }
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (n *node) UnmarshalYAML(tree *yaml.Node) error {
+	n.Node = *tree
+	return nil
+}
+
+// UnmarshalYAML has this form because yaml.Node.Decode would allow unknown keys.
+func (c *checked) UnmarshalYAML(decode func(any) error) error {
+	if err := decode(&c.tree); err != nil {
+		return err
+	}
+	err := decode(c.v)
+	wrong := &yaml.TypeError{}
+	if err != nil && !errors.As(err, &wrong) {
+		return err
+	}
+	if wrong.Errors = append(wrong.Errors, fractions(&c.tree.Node, reflect.TypeOf(c.v))...); len(wrong.Errors) > 0 {
+		return wrong
+	}
+	return nil
+}
+
+// fractions returns the errors of numbers with a fraction where a type has whole ones, in the form of
+// the YAML decoder. Types that decode themselves are left to do so.
+func fractions(n *yaml.Node, t reflect.Type) (wrong []string) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	whole := reflect.Int <= t.Kind() && t.Kind() <= reflect.Uint64
+	switch {
+	case reflect.PointerTo(t).Implements(reflect.TypeFor[yaml.Unmarshaler]()):
+	case n.Kind == yaml.ScalarNode && whole && n.ShortTag() == "!!float":
+		if f, err := strconv.ParseFloat(strings.ReplaceAll(n.Value, "_", ""), 64); err != nil || f != math.Trunc(f) {
+			return []string{fmt.Sprintf("line %d: cannot unmarshal !!float `%s` into %s", n.Line, n.Value, t)}
+		}
+	case n.Kind == yaml.SequenceNode && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array):
+		for _, c := range n.Content {
+			wrong = append(wrong, fractions(c, t.Elem())...)
+		}
+	case n.Kind == yaml.MappingNode && t.Kind() == reflect.Map:
+		for i := 1; i < len(n.Content); i += 2 {
+			wrong = append(wrong, fractions(n.Content[i-1], t.Key())...)
+			wrong = append(wrong, fractions(n.Content[i], t.Elem())...)
+		}
+	case n.Kind == yaml.MappingNode && t.Kind() == reflect.Struct:
+		for f := range t.Fields() {
+			key, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+			if strings.Contains(options, "inline") {
+				wrong = append(wrong, fractions(n, f.Type)...)
+			}
+			for i := 0; key != "" && i+1 < len(n.Content); i += 2 {
+				if n.Content[i].Value == key {
+					wrong = append(wrong, fractions(n.Content[i+1], f.Type)...)
+				}
+			}
+		}
+	}
+	return wrong
+}
+
+// yamlError turns the errors of DecodeYAML about a tree into SpecErrors.
+func yamlError(err error, tree *yaml.Node, name string) error {
 	texts := []string{err.Error()}
 	if t := (*yaml.TypeError)(nil); errors.As(err, &t) {
 		texts = t.Errors
@@ -47,9 +138,9 @@ func yamlError(err error, text []byte, name string) error {
 		if m := unknownKey.FindStringSubmatch(e.Text); m != nil {
 			e.Text = fmt.Sprintf("unknown key %q: %s", m[1], ExpectedKeys(reflect.TypeFor[Spec](), m[2]))
 		} else if plain := PlainTypes(e.Text); plain != e.Text {
-			keys := KeysAt(&doc, e.Line, plain)
+			keys := KeysAt(tree, e.Line, plain)
 			if e.Line == 0 {
-				keys, e.Line = wrongTime(&doc, nil)
+				keys, e.Line = wrongTime(tree, nil)
 			}
 			e.Path, e.Text = strings.Join(keys, "."), plain
 		}
