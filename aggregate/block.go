@@ -30,7 +30,7 @@ const (
 	OverflowGroup    GroupID    = 1
 )
 
-// Placeholder is the name of a group whose name is not known.
+// Placeholder returns a text for a group without a known name.
 func (id GroupID) Placeholder() string {
 	switch id {
 	case UnknownGroup:
@@ -41,7 +41,7 @@ func (id GroupID) Placeholder() string {
 	return fmt.Sprintf("group %016x", uint64(id))
 }
 
-// Placeholder is the name of a location whose name is not known.
+// Placeholder returns a text for a location without a known name.
 func (id LocationID) Placeholder() string {
 	if id == OverflowLocation {
 		return "other locations"

@@ -199,8 +199,8 @@ func (h *History) Verdict(end, length int64) Verdict {
 	return s.Verdict(end, length)
 }
 
-// Snapshot gives the verdicts of a History on the windows before a time, in about an eighth of its size. It never
-// changes. The zero value is that of an empty History.
+// Snapshot is a History as of a time, reduced to its verdicts, in about an eighth of the size. It never changes. The
+// zero value is that of an empty History.
 type Snapshot struct {
 	last           int64                       // number of the window after the newest one
 	onsets         [(Horizon + 63) / 64]uint64 // bit i: window last-1-i has an onset, and none from it on is below the clear share

@@ -215,8 +215,8 @@ func (w *Watcher) Findings() []Finding {
 	return list
 }
 
-// A Passage is the part of one piece of a capture in finding stuck ports. Pieces are processed
-// separately, and keep each port's first run and its last one.
+// A Passage is the result of one piece of a capture for the search for stuck ports: the first and
+// the last run of each port. Pieces are processed separately, and Follow joins them.
 type Passage struct {
 	Heads []Head
 	Tails []Run // that continue at the end

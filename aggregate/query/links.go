@@ -54,8 +54,8 @@ type Recent struct {
 	Length     int64 // of a window, ns
 	End        int64 // of the range, Unix ns
 	Windows    []aggregate.LocationWindow
-	// Lacking are the starts of windows of which a producer may still have rows. They end no congestion, which that
-	// producer may see.
+	// Lacking has the starts of windows for which a producer may still send rows. These windows end no congestion, since
+	// that producer may see it.
 	Lacking map[int64]bool
 }
 

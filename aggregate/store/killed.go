@@ -231,11 +231,11 @@ GROUP BY producer, incarnation, epoch`, s.database, GapOpen, int(rebuildFor.Seco
 	return s.rebuild(ctx, sourceList(list), since.Add(-5*time.Minute).Truncate(time.Minute))
 }
 
-// missAfter records that everything after a process's last stored second is missing, until the next
-// process began or, if its incarnation is no such time, until now. Killed processes without windows do
-// not count as the next one: they get no gap of their own. Processes that have a gap of a restart are
-// left out; the others lost their marks. Windows were open in the last second, and in later ones that have
-// fine windows. Rows that a process stored under several configurations count as one process.
+// missAfter records gaps for the processes that lost their marks: those without a gap of a restart.
+// Everything after a process's last stored second is missing until the next process began or, if the
+// next incarnation is no time, until now. Killed processes without windows do not count as the next one,
+// since they get no gap of their own. The last second was open, and so were later ones with fine windows.
+// A process may have stored rows under several configurations.
 func (s *Store) missAfter(ctx context.Context, list []Run) error {
 	unknown, err := s.unmarked(ctx, list)
 	if err != nil || len(unknown) == 0 { // the windows of all times take long to read
@@ -289,8 +289,7 @@ func (s *Store) unmarked(ctx context.Context, list []Run) (map[process]bool, err
 	})
 }
 
-// lastSecond is the last second of which a process stored rows, and the end of its last second with windows of any
-// length.
+// lastSecond is the last stored second of a process, and the end of its last second with stored windows of any length.
 type lastSecond struct {
 	start, end time.Time
 	epoch      uint64
@@ -314,8 +313,8 @@ GROUP BY producer, incarnation`,
 	})
 }
 
-// nextProcesses returns the incarnation of the process after each of those that stored windows. Those in of that
-// stored none do not count.
+// nextProcesses returns the incarnation of the process that followed each one in stored. Those in of that stored no
+// windows do not count.
 func (s *Store) nextProcesses(ctx context.Context, of map[process]bool, stored map[process]lastSecond) (map[process]uint64, error) {
 	silent := maps.Clone(of)
 	maps.DeleteFunc(silent, func(p process, _ bool) bool { _, ok := stored[p]; return ok })

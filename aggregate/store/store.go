@@ -50,7 +50,7 @@ type Options struct {
 
 	// Limits bound each question.
 	Limits Limits
-	// retryFor is how long to retry a batch while the server is unreachable; zero, except in tests: 1 min.
+	// retryFor is how long to retry a batch while the server is unreachable. Only tests set it; 0 means 1 min.
 	// Rows wait in memory meanwhile, and WriteBlock blocks when that is full.
 	retryFor time.Duration
 	// Outbox keeps batches on disk until the server has them, however long that takes; nil: in

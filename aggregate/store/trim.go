@@ -65,7 +65,7 @@ func (s *Store) trimShard(ctx context.Context, sh shard, budget uint64) ([]Dropp
 	if err != nil {
 		return nil, err
 	}
-	// Another process may have deleted partitions since the sizes were read: those of the list count.
+	// Add up the listed partitions instead of the sizes read above: another process may have deleted some since.
 	used = 0
 	for _, o := range there {
 		if !slices.ContainsFunc(trimmables(), func(t trimmable) bool { return s.layout.local(t.table) == o.name }) {

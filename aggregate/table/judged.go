@@ -26,7 +26,7 @@ type histories struct {
 	held       map[aggregate.CellKey]aggregate.Snapshot // of the last standing
 }
 
-// judgedCell is a cell whose verdicts may have changed at the ends of all windows after one.
+// judgedCell is a cell whose verdicts may have changed at the ends of all windows after this one.
 type judgedCell struct {
 	cell   aggregate.CellKey
 	window int64 // number
@@ -39,8 +39,8 @@ type verdicts struct {
 	list []cellVerdict
 }
 
-// cellVerdict holds the verdict on a cell, and the number of windows that were judged, and of those at the end of which
-// the cell was congested. A cell without a history has the zero value.
+// cellVerdict holds the verdict on a cell, the number of judged windows, and the number of those at whose end the cell
+// was congested. A cell without a history has the zero value.
 type cellVerdict struct {
 	aggregate.Snapshot
 	judged, congested uint32
@@ -78,8 +78,8 @@ type standing struct {
 	own  int // cells of copied windows, and held ones unless the revision before has the same
 }
 
-// verdict returns the verdict on a cell at the end of the newest window. No window that starts after last, Unix ns, may have
-// rows of it.
+// verdict returns the verdict on a cell at the end of the newest window. The caller knows that no window that starts after
+// last, Unix ns, has rows of the cell.
 func (s *standing) verdict(k aggregate.CellKey, last int64) aggregate.Verdict {
 	if s == nil || len(s.windows) == 0 {
 		return aggregate.Verdict{}
@@ -131,9 +131,9 @@ func (h *histories) verdict(one *aggregate.History, n int64) cellVerdict {
 	return v
 }
 
-// stand returns the verdicts at the end of the last of all windows. Those of the revision were just added. If one of
-// them was judged otherwise before, later windows have old verdicts on its cells: stand mends these in copies of the
-// windows, as of the revision, which it puts into the state. It returns those in which a verdict has changed for readers.
+// stand returns the verdicts at the ends of all windows, after add has judged those of the revision. If a cell was judged
+// otherwise in one of these before, later windows have old verdicts on it. stand replaces such windows in the state by
+// copies with the new verdicts, and returns the copies in which a verdict has changed for readers, as of the revision.
 func (h *histories) stand(state *State) (s *standing, mended []*Window) {
 	s = &standing{length: h.length}
 	windows := state.Windows
@@ -216,8 +216,8 @@ func (h *histories) hold(s *standing) {
 	h.held = s.held
 }
 
-// waits reports whether a judgement of window number n is not to end the congestion of a cell yet: a producer of it that
-// lacks rows may see the congestion.
+// waits reports whether a judgement of window number n must not end the congestion of a cell yet: a producer that lacks
+// rows of the window may see the congestion.
 func (h *histories) waits(one *aggregate.History, k aggregate.CellKey, n int64, j aggregate.Judgement, by *Coverage, lacking map[uint64]*producer) bool {
 	return j&^aggregate.Loaded == aggregate.Below && one.Verdict(n, h.length).Sustained && by.isWrittenBy(k, lacking)
 }
@@ -241,7 +241,7 @@ func (h *histories) rewind(last int64) {
 	}
 }
 
-// wait judges the cells of a window again that were judged differently in windows before it.
+// wait judges a window again for the cells whose judgements in windows before it have changed.
 func (h *histories) wait(n int64, w *Window, by *Coverage) {
 	if !w.Lacks() {
 		return
@@ -258,7 +258,7 @@ func (h *histories) wait(n int64, w *Window, by *Coverage) {
 	}
 }
 
-// clear removes the judgements on cells that a window no longer has: rows of them were announced, and did not come.
+// clear removes the judgements on cells that a window no longer has: their provisional rows were not followed by final ones.
 func (h *histories) clear(n int64, rows *tableRows) {
 	for k, one := range h.of {
 		last := one.End() == n+1
@@ -333,9 +333,9 @@ func (r Rows) judge(k aggregate.CellKey, c *aggregate.CellStats) {
 	c.State = r.judged.thresholds.State(c.Verdict, c.Observations, c.Samples, 0, c.Observations) // by the verdict alone
 }
 
-// Verdict returns the verdict on a cell at the end of the newest window, whether or not that has rows of it. No window
-// that starts after last, Unix ns, may have rows of it. If none has, the verdict is the zero value unless the cell is
-// congested.
+// Verdict returns the verdict on a cell at the end of the newest window, whether or not that window has rows of it. The
+// caller knows that no window that starts after last, Unix ns, has rows of the cell. If no window has any, the verdict is
+// the zero value unless the cell is congested.
 func (s *State) Verdict(k aggregate.CellKey, last int64) aggregate.Verdict {
 	return s.standing.verdict(k, last)
 }

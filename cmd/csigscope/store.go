@@ -81,7 +81,7 @@ const (
 const serverPatience = 5 * time.Second
 
 // openStore opens the store of --store for writing, through the outbox, and updates its schema
-// and its retention, of which keep overrides the file's; it returns nil for none.
+// and its retention: times in keep override those of the file. It returns nil for --store none.
 func openStore(cmd *cobra.Command, dsn string, f *outboxFlags, keep store.Retention) (*openedStore, error) {
 	db, err := connect(cmd, dsn, makeMissing, f, 0)
 	if err != nil || db == nil {

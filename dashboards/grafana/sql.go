@@ -240,7 +240,7 @@ func partOf(number, length string) string {
 	return "(least(toUnixTimestamp64Milli($__toTime_ms), intDiv((" + number + " + 1) * " + length + ", 1000000)) - greatest(toUnixTimestamp64Milli($__fromTime_ms), intDiv(" + number + " * " + length + ", 1000000)))"
 }
 
-// recent is how long the windows last that decide states, each of which lasts rowLength ns, as those of {rows} do.
+// recent is the time span of the windows that decide states. Each lasts rowLength ns, as the windows of {rows} do.
 const (
 	rowLength = "greatest(${resolution:raw}, 1000000000)"
 	recent    = "toIntervalNanosecond(300 * " + rowLength + ")"

@@ -213,7 +213,7 @@ func (s Spec) Overlay(o Spec) Spec {
 	return s
 }
 
-// Replaced returns the names of the lists of s of which Overlay(o) replaces entries by other ones.
+// Replaced returns the names of the lists of s with entries that Overlay(o) replaces by other ones.
 func (s Spec) Replaced(o Spec) (lists []string) {
 	s, o = s.withShipped(), o.withShipped()
 	note := func(name string, replaced bool) {

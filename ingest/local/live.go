@@ -55,9 +55,9 @@ type Source interface {
 type Counter interface {
 	// Count sets the settings and the place under which the source counts from now on. It is called before
 	// the first ReadBatch, and again when they change. It returns the counts that were not read yet; in
-	// the first call those since the source was opened, under the settings of that time. Where one source
-	// replaces another, the goroutine of the one that ends calls Count of both without a change, for exact
-	// counts.
+	// the first call those since the source was opened, under the settings of that time. When one source
+	// replaces another, the goroutine of the replaced one calls Count of both with unchanged settings, so
+	// that counts are exact.
 	Count(*window.Settings, window.Tap) (Counts, error)
 	// ReadCounts returns the counts since the last call, often none. Of a Counter, LowWatermark also holds
 	// after a batch with frames: packets received before it have been counted or delivered.
@@ -69,8 +69,8 @@ type Counter interface {
 type Successor interface {
 	Counter
 	// Succeed makes the source count from the moment at which the other one stops, and returns the other's last counts.
-	// It forgets its own counts until then. Afterwards the other source still delivers frames. Succeed reports false, and
-	// changes nothing, if it cannot replace the other one.
+	// It discards its own counts from before. The other source still delivers frames afterwards. If it cannot replace the
+	// other one, Succeed reports false and changes nothing.
 	Succeed(Counter) (last Counts, ok bool, err error)
 }
 

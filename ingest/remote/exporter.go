@@ -31,7 +31,7 @@ type exporter struct {
 	mu        sync.Mutex
 	streams   map[uint64]*stream // by producer; see Server.enter
 	full      time.Time          // when no stream could give way, zero if one may since
-	undurable map[blockID]*item  // batches of which the sink has rows that are not durable yet
+	undurable map[blockID]*item  // batches with rows in the sink that are not durable yet
 	described []described        // its descriptions, latest last
 }
 
@@ -110,8 +110,8 @@ func (l *Limits) budgets() [5]budget {
 	}
 }
 
-// textNames is the number of names as which the text of a new configuration counts: the collector writes its own
-// text after it, which may be long.
+// textNames is the number of names that the text of a new configuration counts as: it may be long, and the collector
+// writes its own text after it.
 const textNames = 64
 
 // blockID identifies a block or batch of a stream.
@@ -208,8 +208,8 @@ func (e *exporter) overtaken(at blockID, window int64, now time.Time, ahead time
 	return time.Time{}
 }
 
-// finish ends the work on an item whose number enter took. A batch of which the sink
-// has rows is kept until it is sent again.
+// finish ends the work on an item whose number enter took. If the sink has rows of a batch that
+// is not durable, it keeps the batch until it is sent again.
 func (e *exporter) finish(it *item, durable bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -226,7 +226,7 @@ func (e *exporter) finish(it *item, durable bool) {
 	e.undurable[it.at] = it
 }
 
-// resume returns a batch of which the sink has rows, nil if there is none with this number.
+// resume returns the batch with this number that finish kept; nil if there is none.
 func (e *exporter) resume(at blockID) *item {
 	e.mu.Lock()
 	defer e.mu.Unlock()

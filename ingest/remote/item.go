@@ -196,8 +196,8 @@ func (p *push) ask(id uint64) {
 	}
 }
 
-// begin takes an item's number, and announces its incarnation if it is new. A batch of which the
-// sink has rows is not aggregated again: after a reload, that could give others.
+// begin takes an item's number, and announces its incarnation if it is new. If the sink has rows of
+// a batch, it resumes the batch with them: aggregated again after a reload, it could have other rows.
 func (p *push) begin(it *item, producer func(identity, stream string) uint64) verdict {
 	if it.at.seq == 0 {
 		return invalid(errNumber)

@@ -134,7 +134,8 @@ func (p *push) refuseUnstored(ctx context.Context, r Reason, err error) {
 	p.refuse(p.e, r, slog.String("error", err.Error()))
 }
 
-// unavailable is refuseUnstored for a request of which nothing else was tried, and returns its error.
+// unavailable refuses a request before anything else of it was tried, as refuseUnstored does, and returns
+// the error for the client.
 func (s *Server) unavailable(ctx context.Context, e *exporter, err error) error {
 	(&push{Server: s, e: e}).refuseUnstored(ctx, ReasonSink, err)
 	return errUnavailable()

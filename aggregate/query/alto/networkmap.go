@@ -105,8 +105,8 @@ func (s *server) readNetwork(ctx context.Context) (*network, error) {
 	return n, lacking
 }
 
-// namedAfter returns the prefix that a group without listed ones is named after. There is none if it is inside a prefix of
-// another group: the group may be of rows from before there was a fabric file, or of an exporter without it.
+// namedAfter returns the prefix that a group without listed prefixes has as its name; nil if the prefix of another group
+// contains it. Rows from before there was a fabric file, or of an exporter without one, have such groups.
 func (n *network) namedAfter(name string) []netip.Prefix {
 	p, err := netip.ParsePrefix(name)
 	if err != nil {

@@ -146,7 +146,7 @@ type heldCell struct {
 	location aggregate.LocationID
 }
 
-// renames reports whether readers, who know these names, remember something by another name, or whether
+// renames reports whether anything that readers remember by the known names has another name now, or whether
 // their question is now about other cells. Rows may come before the store has the names of their groups and
 // locations, and a reload may move groups.
 func (l *changeList) renames(known *names, in *wire.ChangesRequest) bool {

@@ -260,10 +260,10 @@ const (
 // formerFabrics is the number of replaced fabrics whose names are kept.
 const formerFabrics = 4
 
-// BothNames names the groups and locations of the fabric in use, those that exporters have described in a store, and those
-// of the last replaced fabrics. While the store is slow or unreachable, it keeps the last names read. Before the first
-// successful reading the error is query.ErrUnavailable; an error with a list means that the list has only the names of
-// fabrics. It is safe for concurrent use.
+// BothNames is a Catalog of the groups and locations of the fabric in use, those that exporters have described in a store,
+// and those of the last replaced fabrics. While the store is slow or unreachable, it keeps the names read last. Until they
+// were read once, the error is query.ErrUnavailable, and a list beside it has only the names of fabrics. It is safe for
+// concurrent use.
 type BothNames struct {
 	Fabric func() *fabric.Fabric // in use; nil: only the store has names
 	Stored Catalog               // nil without exporters
@@ -318,8 +318,8 @@ func (n *BothNames) Locations(ctx context.Context) ([]fabric.Location, error) {
 	return both(ctx, n, former, (*fabric.Fabric).Locations, &n.locations, Catalog.Locations, func(l *fabric.Location) aggregate.LocationID { return l.ID })
 }
 
-// both returns the list of the fabric in use, what that lacks of the last list read from the catalog, and then what it
-// lacks of the former lists. Those are left out beyond the limit on listed locations.
+// both returns the list of the fabric in use, then the names that only the list read last from the catalog has, then those
+// that only former lists have. It leaves out a former list that could exceed maxLocations.
 func both[T any, ID comparable](ctx context.Context, n *BothNames, former [][]T, own func(*fabric.Fabric) []T, last *remembered[T], read func(Catalog, context.Context) ([]T, error), id func(*T) ID) (list []T, err error) {
 	known := make(map[ID]bool)
 	add := func(names []T) {

@@ -3707,7 +3707,7 @@ type Statement struct {
 	// The kind of the place.
 	Kind StatementKind `protobuf:"varint,4,opt,name=kind,proto3,enum=csigscope.query.v1.StatementKind" json:"kind,omitempty"`
 	// State at the end of the range: the worst of all signals. In history the windows that decide it last
-	// 1 s, or 1 min if the range is longer than an hour or begins before the first of 1 s.
+	// 1 s, or 1 min if the range is longer than an hour or begins before the first stored window of 1 s.
 	State State `protobuf:"varint,5,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	// For a congested place: the start of the first window that reached the onset.
 	Since *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
@@ -4558,10 +4558,10 @@ type Link struct {
 	CapacityBps uint64 `protobuf:"varint,6,opt,name=capacity_bps,json=capacityBps,proto3" json:"capacity_bps,omitempty"`
 	// Ports that it may be, 1 for a port.
 	CandidateCount uint32 `protobuf:"varint,7,opt,name=candidate_count,json=candidateCount,proto3" json:"candidate_count,omitempty"`
-	// State at the end of the range, by the rule of cells: no_data if nothing certainly passed it,
-	// else the tags that name it judge a window, which is clear if tags name only others. From
-	// memory, only the windows there decide, at most a minute. In history the windows last 1 s, or 1
-	// min if the range is longer than an hour or begins before the first of 1 s.
+	// State at the end of the range, by the rule of cells: no_data if nothing certainly passed it.
+	// The tags that name it judge a window; a window in which tags name only other links counts as
+	// clear. In memory, the windows of at most a minute decide. In history they last 1 s, or 1 min if
+	// the range is longer than an hour or begins before the first stored window of 1 s.
 	State State `protobuf:"varint,8,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	// For a congested link: the start of the first window that reached the onset.
 	Since *timestamppb.Timestamp `protobuf:"bytes,30,opt,name=since,proto3" json:"since,omitempty"`
@@ -8369,7 +8369,7 @@ const file_query_proto_rawDesc = "" +
 	"resolutionB\n" +
 	"\n" +
 	"\b_windowsB\x06\n" +
-	"\x04_top\"\xf9\x06\n" +
+	"\x04_top\"\xef\x06\n" +
 	"\fFlowsRequest\x126\n" +
 	"\x06signal\x18\x01 \x01(\tB\x1e\x8a\xb5\x18\x1a\n" +
 	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12J\n" +
@@ -8390,8 +8390,8 @@ const file_query_proto_rawDesc = "" +
 	"\x05limit\x18\v \x01(\rB!\x8a\xb5\x18\x1d\n" +
 	"\x03100\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00\x88\xc3@B\x041000H\x01R\x05limit\x88\x01\x01\x12A\n" +
 	"\x06cursor\x18\f \x01(\tB)\x8a\xb5\x18% \xc8\x01B MDAwMDAwMDAwMDAwMDAwNy00Mi4xLjEwR\x06cursor\x129\n" +
-	"\awindows\x18\r \x01(\rB\x1a\x8a\xb5\x18\x16\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00 \xac@B\x0210H\x02R\awindows\x88\x01\x01\x12<\n" +
-	"\blocation\x18\x0e \x03(\tB \x8a\xb5\x18\x1c \xc8\x01(@B\x15spine1 down (4 ports)R\blocation\x12(\n" +
+	"\awindows\x18\r \x01(\rB\x1a\x8a\xb5\x18\x16\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00 \xac@B\x0210H\x02R\awindows\x88\x01\x01\x122\n" +
+	"\blocation\x18\x0e \x03(\tB\x16\x8a\xb5\x18\x12 \xc8\x01(@B\vspine1 downR\blocation\x12(\n" +
 	"\x04link\x18\x0f \x03(\tB\x14\x8a\xb5\x18\x10 \xc8\x01(@B\tleaf3:up1R\x04linkB\f\n" +
 	"\n" +
 	"_min_heavyB\b\n" +
@@ -8784,9 +8784,10 @@ const file_query_proto_rawDesc = "" +
 	"\x8a\xb5\x18\x06B\x02upH\x01R\vorientation\x12\"\n" +
 	"\x04peer\x18\x04 \x01(\tB\x0e\x8a\xb5\x18\n" +
 	"B\x06spine1H\x01R\x04peer\x125\n" +
-	"\fcapacity_bps\x18\x05 \x01(\x04B\x12\x8a\xb5\x18\x0eB\f100000000000R\vcapacityBps\"\x89\x01\n" +
-	"\x03Hop\x12,\n" +
-	"\x04name\x18\x01 \x01(\tB\x18\x8a\xb5\x18\x14B\x12leaf1 up (4 ports)R\x04name\x125\n" +
+	"\fcapacity_bps\x18\x05 \x01(\x04B\x12\x8a\xb5\x18\x0eB\f100000000000R\vcapacityBps\"\x7f\n" +
+	"\x03Hop\x12\"\n" +
+	"\x04name\x18\x01 \x01(\tB\x0e\x8a\xb5\x18\n" +
+	"B\bleaf1 upR\x04name\x125\n" +
 	"\x05links\x18\x02 \x03(\tB\x1f\x8a\xb5\x18\x1bB\x19[\"leaf1:up1\",\"leaf1:up2\"]R\x05links\x12\x1d\n" +
 	"\x05count\x18\x03 \x01(\rB\a\x8a\xb5\x18\x03B\x012R\x05count\"\x9e\x03\n" +
 	"\x10TopologyResponse\x12\x1d\n" +

@@ -50,7 +50,7 @@ func openFolder(dir string) (folder, error) {
 }
 
 // Folders returns the folders that an engine over dir writes, and those that it reads: the library's, and
-// the one that it is in if the library is a link. Callers that restrict a process need them, since the
+// if the library is a link, also its target's. Callers that restrict their process need them, since the
 // engine runs in a child, which is restricted too. dir is created if needed. A missing library is ErrNoEngine.
 func Folders(dir, library string) (write, read []string, err error) {
 	f, err := openFolder(dir)
@@ -75,8 +75,8 @@ func Folders(dir, library string) (write, read []string, err error) {
 	return write, read, nil
 }
 
-// warnRoot warns if root starts the engine of another user's folder: the files that the engine makes
-// there, also while it only reads and merges, stay root's.
+// warnRoot warns if root starts the engine in another user's folder: the files that the engine makes
+// there belong to root, even if no command stores and it only merges.
 func (f folder) warnRoot(logger *slog.Logger) {
 	var owner unix.Stat_t
 	if err := unix.Stat(f.path, &owner); err != nil || os.Geteuid() != 0 || owner.Uid == 0 {

@@ -32,8 +32,8 @@ func (l *Log) makeRoom(size int64) bool {
 // waits reports whether a record is not acknowledged yet.
 func waits(c *class, seq uint64) bool { return seq > c.acked }
 
-// reclaimable finds the oldest segment of which a third or more is of classes whose records in it are
-// all acknowledged: rewriting one for less would cost more than it frees. The caller holds mu.
+// reclaimable finds the oldest segment in which classes with all their records acknowledged take a third
+// or more: rewriting one for less would cost more than it frees. The caller holds mu.
 func (l *Log) reclaimable() (number uint64, ok bool) {
 	for i := range l.segments {
 		s := &l.segments[i]

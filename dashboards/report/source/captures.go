@@ -250,13 +250,13 @@ func (c *Captures) write(ctx context.Context, n *numbers, e *replay.Examined) (*
 	return doc, err
 }
 
-// faultyClock is the least distance from the stored windows at which the time of a packet is taken to be
-// wrong, though nothing says so, as of one without a tag.
+// faultyClock is the least distance from the stored windows at which the time of a packet counts as wrong
+// although no observation was rejected for its time: the packet may have no tag.
 const faultyClock = 24 * time.Hour
 
-// leaveOutWrongTimes shortens the times of the report and of its taps to the span of the stored windows: one
-// packet from years ahead would make all other taps look silent. It shortens ends where observations with
-// wrong times were rejected, and those that are farther away than faultyClock and the length of the span.
+// leaveOutWrongTimes cuts the times of the report and of its taps to the span of the stored windows: one
+// packet from years ahead would make all other taps look silent. It cuts an end if observations with wrong
+// times were rejected there, or if it is farther outside than both faultyClock and the length of the span.
 func leaveOutWrongTimes(doc *report.Report, n *numbers, span report.Span) {
 	c := &n.result.Counts
 	if c.Stored == 0 {
@@ -271,7 +271,7 @@ func leaveOutWrongTimes(doc *report.Report, n *numbers, span report.Span) {
 		if from.Before(first) && (late || first.Sub(*from) > far) {
 			*from = first
 		}
-		if from.After(*to) { // all packets are from then
+		if from.After(*to) { // all times are wrong
 			*from = *to
 		}
 	}

@@ -81,8 +81,8 @@ func capabilityRequirement() Requirement {
 	return Requirement{"capabilities", true, "CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW, CAP_PERFMON"}
 }
 
-// explain returns the missing capabilities in place of an error that they cause: the kernel's own names neither them nor
-// a remedy. Without CAP_PERFMON, the verifier has several.
+// explain replaces an error that missing capabilities may cause by one that names them and a remedy: the kernel's errors
+// name neither. Without CAP_PERFMON, the verifier returns one of several.
 func explain(err error) error {
 	if c := capabilityRequirement(); !c.OK && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EFAULT)) {
 		return errors.New(c.Text)

@@ -159,9 +159,9 @@ func (c *counter) close() error {
 	return errors.Join(failed...)
 }
 
-// swap makes the program count in the other buffer. It returns the number of the previous one, which the program no longer
-// writes to, and what frames returns. All packets before the new c.swapped are in that buffer or were read before. ended says
-// that the program is no longer attached.
+// swap makes the program count in the other buffer. It returns the number of the buffer that the program has left, and the
+// result of frames. All packets before the new c.swapped are in that buffer or were read before. ended says that the program
+// is no longer attached.
 func (c *counter) swap(ended bool) (left uint32, since counters, err error) {
 	left = c.readings & 1
 	at := time.Now().UnixNano()

@@ -139,9 +139,9 @@ func waits(request protoreflect.MessageDescriptor) bool {
 var summaries = map[string]string{"watch": "Cells as they change.", "changes": "Onsets, moves and ends of congestion, and silent producers."}
 
 const (
-	streamed = ` Server-sent events: the schema describes the lines id, event and data (JSON) of each. They are in gzip where Accept-Encoding ` +
-		`names that, and each is readable as soon as it is sent.`
-	framed = ` With encoding=frames nothing is compressed, and a window that is not older than the newest one may hold only the cells that differ from an earlier window, which base names.`
+	streamed = ` Server-sent events: the schema describes the lines id, event and data (JSON) of each. With Accept-Encoding: gzip ` +
+		`they are compressed, and each is readable as soon as it is sent.`
+	framed = ` With encoding=frames nothing is compressed, and an event may hold only the cells that differ from an earlier window, which base names.`
 )
 
 // table describes a table over HTTP.

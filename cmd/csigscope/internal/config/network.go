@@ -28,7 +28,7 @@ type Network struct {
 	Fabric *fabric.Fabric
 	Epoch  uint64
 	Text   string // configuration whose hash is the epoch
-	// Replaced names the lists of the fabric file's section csig of which the configuration replaces entries.
+	// Replaced names the lists in the fabric file's section csig with entries that the configuration replaces.
 	Replaced []string
 	// FileTaps are the taps of the fabric file, by name. They are no part of the epoch.
 	FileTaps []fabric.TapSpec

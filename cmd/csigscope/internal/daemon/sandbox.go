@@ -27,8 +27,8 @@ var systemFolders = []string{"/usr", "/lib", "/lib64", "/etc", "/proc", "/sys", 
 // of name servers in folders of their own in /run.
 var systemFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf"}
 
-// systemLinks returns the folders of the files that systemFiles are links to. Of /run, which also has the files of
-// others, it returns only the file.
+// systemLinks returns the folders that hold the targets of those systemFiles that are links. For a target in /run
+// itself, which also has the files of others, it returns only the target.
 func systemLinks() (paths []string) {
 	for _, file := range systemFiles {
 		real, err := filepath.EvalSymlinks(file)
