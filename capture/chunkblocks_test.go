@@ -147,7 +147,7 @@ func sameAsWhole(t *testing.T, path string, size int64, opts Options) (chunks in
 	return chunks, whole
 }
 
-// atEnd returns the part of an error at the end that one reader and those of chunks share: its position.
+// atEnd returns the position in an error at the end: one reader and the readers of chunks agree on it.
 func atEnd(err error) any {
 	var cut *CutError
 	var limit *LimitError

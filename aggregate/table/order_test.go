@@ -52,8 +52,8 @@ type arrival struct {
 	provisional bool
 }
 
-// arrivals returns what producers send of some windows in the order in which it comes, and the blocks by window. Some
-// announce their rows, or others, before; some are late, and some vanish for a while without closing windows.
+// arrivals returns the messages of producers about some windows, in the order in which they come, and the blocks by window.
+// Some producers first announce these rows or others, some are late, and some vanish for a while without closing windows.
 func arrivals(rng *rand.Rand, seconds int) (list []arrival, blocks []*aggregate.Block) {
 	const second = time.Second
 	for producer := range uint64(4) {

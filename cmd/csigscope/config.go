@@ -43,7 +43,8 @@ its parts, an exposed address without the flag for it, no store to write to, not
 a file that the configuration names, such as a certificate. check reads only those of the store.
 
 With --seen, check reads captures of taps inside the fabric (place mid, at), and prints for how
-many of their flows the paths and the ECMP hashes of the fabric file are right.`,
+many of their flows the paths and the ECMP hashes of the fabric file are right. It prints nothing
+about flows if the file has neither.`,
 		Example: `  csigscope config check --config csigscope.yaml --fabric fabric.yaml
   csigscope config check --fabric fabric.yaml --seen spine1.pcapng`,
 		Args: noArgs,

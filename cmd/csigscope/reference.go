@@ -30,8 +30,8 @@ report looks for all of these but contested-name and clock-ahead. collect and ex
 stores unauthorised-sender, forged-value at senders, unknown-locator, above-capacity, reserved-bits,
 orphan-tag and stuck-port. Sections are those of draft-ravi-ippm-csig-01, IBCS is
 draft-tian-ccwg-ibcs-datapath-processing-00. conform judges a single device, by rules of its own.
-A culprit is certain if at least 3 flows are affected, and if chance explains them worse by a factor of 100 times the
-number of possible culprits.
+A culprit is certain if at least 3 flows are affected, and if it explains them better than chance by a factor of at
+least 100 times the number of possible culprits.
 
 `
 

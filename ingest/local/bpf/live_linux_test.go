@@ -489,8 +489,8 @@ func TestReplace(t *testing.T) {
 	t.Logf("%d packets, %d reloads", sent, reloads())
 }
 
-// TestReplacePackets: where the kernel begins to count in place of a ring, packets begin to count with their observations, but
-// for those of the moment of the exchange. One exchange of several is enough, since the machine may be busy at the others.
+// TestReplacePackets: when the kernel replaces a ring, packets begin to count there at the same time as their observations,
+// except at the moment of the exchange. One good exchange of several is enough, since the machine may be busy at the others.
 func TestReplacePackets(t *testing.T) {
 	if !livetest.InNamespaceOfRoot(t) {
 		return
