@@ -25,8 +25,8 @@ const (
 // that: it recognizes a repeated reflection by earlier ones.
 //
 // The kernel's own hash does not look behind an unknown TPID, such as those of CSIG, and would send
-// all tagged frames to a single ring. Frames that are not IP go to the first ring, and so does a
-// mirror session as a whole. Fanout fails as New does.
+// all tagged frames to a single ring. Frames that are not IP go to the first ring. A mirror session
+// stays in one ring, by the addresses around it. Fanout fails as New does.
 func Fanout(cfg Config) ([]bpf.RawInstruction, error) {
 	code, err := buildFanout(cfg, behindAddresses)
 	if err != nil {

@@ -141,8 +141,8 @@ func (e *refusedPeer) Error() string {
 
 func (e *refusedPeer) Unwrap() error { return e.cause }
 
-// Errors of Identify, worded for the refused client: it learns which credential the server got of
-// it, and the log has the reason.
+// Errors of Identify, worded for the refused client: they name the kind of credential that the server
+// received, and its log has the reason.
 var (
 	ErrNone        = errors.New("no credential was sent: expected a client certificate or a bearer token")
 	ErrToken       = errors.New("the token is unknown or has expired: the log of the server says which")

@@ -179,7 +179,7 @@ var errEnough = errors.New("as many windows as were asked for")
 
 // Watch asks a server for the current cells, and prints them and then those of each window that
 // closes or changes: in JSON the events as they arrive, except heartbeats, otherwise the cells as
-// rows. It returns after the given number of windows, with 0 when ctx ends. It reports missing
+// rows. It returns after the given number of windows or, if that is 0, when ctx ends. It reports missing
 // revisions to notes, after which all cells follow.
 func Watch(ctx context.Context, c *client.Client, parameters url.Values, windows int, w io.Writer, format string, notes io.Writer) error {
 	printed, unit := false, ""
@@ -243,7 +243,7 @@ func cellsOf(e *wire.WatchResponse, unit *string) *tabular.Listing {
 
 // Changes asks a server for the present state, and prints it and then each change as it arrives:
 // as ndjson the events, except heartbeats, otherwise a line for each change. It returns after the
-// given number of later changes, with 0 when ctx ends. It reports missing revisions to notes,
+// given number of later changes or, if that is 0, when ctx ends. It reports missing revisions to notes,
 // and that the whole state follows once more.
 func Changes(ctx context.Context, c *client.Client, parameters url.Values, count int, w io.Writer, format string, notes io.Writer) error {
 	schema, began := rest.NewSchema(), false

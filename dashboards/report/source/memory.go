@@ -307,8 +307,8 @@ type samples struct {
 	first, last int64
 }
 
-// Sampler returns the stretches after all blocks are written. It keeps no other part of the Memory
-// alive.
+// Sampler returns the sampled stretches of time, after all blocks are written. It keeps no other part
+// of the Memory alive.
 func (m *Memory) Sampler() report.Sampler {
 	first, last := m.timeline.Extent()
 	return &samples{m.samples, first, last}

@@ -142,10 +142,10 @@ func (a *Agent) Run(ctx context.Context, before, behind []func(context.Context) 
 }
 
 // Reload applies another setup. Taps in both continue without interruption. If it refuses the setup, nothing
-// changes; if a new tap cannot start, Run ends with the error. Once the setup is checked, adopt applies
-// the rest of the configuration, or refuses all of it: before windows close, since that takes time and
-// credentials may have been revoked.
-// Call Reload only while Run runs, from one of the functions that it takes as before.
+// changes; if a new tap cannot start, Run ends with the error. After the setup is checked and before windows
+// close, Reload calls adopt, which applies the rest of the configuration or refuses all of it: revoked
+// credentials must not stay valid while windows close.
+// Call Reload only while Run runs, from one of the functions in Run's parameter before.
 func (a *Agent) Reload(ctx context.Context, s Setup, adopt func() error) error {
 	if s.Instance != a.setup.Instance {
 		return fmt.Errorf("instance %q was %q: changing it takes a restart", s.Instance, a.setup.Instance)

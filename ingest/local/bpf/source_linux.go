@@ -144,7 +144,7 @@ func (s *Source) Count(settings *window.Settings, at window.Tap) (last local.Cou
 }
 
 // Succeed implements local.Successor for another Source of the same interface: its program is exchanged for that of s, so
-// each packet runs through exactly one of them. If the interface disappears meanwhile, look attaches the program when it is
+// each packet runs through exactly one of them. If the interface disappears meanwhile, the program is attached when it is
 // back.
 func (s *Source) Succeed(before local.Counter) (last local.Counts, ok bool, err error) {
 	old, ok := before.(*Source)

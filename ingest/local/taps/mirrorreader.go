@@ -103,7 +103,7 @@ func (r *MirrorReader) add(s *sessionState) *sessionState {
 
 // ReadBatch fills b with the next mirrored frames; their Interface indexes Interfaces. Like the
 // source's, it returns an empty batch if none arrived, and data in b is valid until the next
-// call. TimeNS is the time of reception, unless mirrorConfig.SwitchTime selects the switch's.
+// call. TimeNS is the time of reception, unless the mirror's clock is the switch's.
 func (r *MirrorReader) ReadBatch(b *capture.Batch) error {
 	if err := r.source.ReadBatch(b); err != nil {
 		return err
@@ -227,7 +227,7 @@ func (r *MirrorReader) follow(state *sessionState, s *decode.Session) {
 	state.next, state.expected = s.Sequence+1, true
 }
 
-// Interfaces returns otherSessions and the sessions, each named by its key. The list grows
+// Interfaces returns the entry of all other sessions, then the sessions by their keys. The list grows
 // while frames are read, and its entries never change.
 func (r *MirrorReader) Interfaces() []capture.Interface { return r.list[:len(r.list):len(r.list)] }
 
