@@ -129,12 +129,12 @@ func (k CellKey) ID() CellID { return CellID{k.Src, k.Dst, k.Kind} }
 // Evidence is a bit set of the path evidence that located observations more closely than their
 // locators: none if the locators alone decided. Sums of rows have the bits of all.
 //
-// Two other sources are no evidence. That the tags of one flow fit one path leaves each set of
-// ports unchanged: compact locators name classes of ports by their position in the fabric, and for
-// each port of one class, every port of another class on the pair's paths shares some shortest path
-// with one of the first class (7,736 pairs of sets of all pairs of groups, in all fabrics of the
-// emitter). That flows with different values in a fine window passed different ports does not tell
-// which flow passed which.
+// Two other sources are no evidence. The tags of one flow fit one path, but that leaves each set of
+// ports unchanged. For compact locators name classes of ports by their position in the fabric, and
+// every port of one class shares a shortest path with some port of each other class on the pair's
+// paths (in all 7,736 pairs of sets of all pairs of groups, in all fabrics of the emitter). And flows
+// with different values in a fine window passed different ports, but that does not show which flow
+// passed which port.
 type Evidence uint8
 
 // The kinds of evidence.

@@ -254,10 +254,10 @@ func be16(b []byte) uint16 { return binary.BigEndian.Uint16(b) }
 
 // DecodeUntagged reads the endpoints of an untagged frame into o: addresses, protocol, and ports, all
 // from the outermost IP header. data is false for TCP segments without payload, and otherwise true if
-// anything follows the IP header. ok is false for a frame that is truncated before the ports, is not
-// IP, has extension headers, or is a fragment without ports, for a link that is not Known, and if the
-// innermost header has to name the endpoints. Then o is undefined. DecodeUntagged counts nothing and
-// does not allocate.
+// anything follows the IP header. ok is false, and o undefined, for a link that is not Known, if the
+// innermost header has to name the endpoints, and for a frame that is truncated before the ports, is
+// not IP, has extension headers, or is a fragment without ports. DecodeUntagged counts nothing and does
+// not allocate.
 func (d *Decoder) DecodeUntagged(link Link, frame []byte, o *Observation) (data, ok bool) {
 	if d.inner {
 		return false, false

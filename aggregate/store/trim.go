@@ -105,12 +105,13 @@ const (
 	trimPause    = 5 * time.Second // until the next list, if a merge holds all parts of one
 )
 
-// dropPartition deletes the parts of a partition since it was listed, and adds them to d. It first
+// dropPartition deletes the parts that a partition had when it was listed, and adds them to d. It first
 // records their rows, and then deletes these parts by their names: rows that arrive meanwhile are in
-// parts with higher blocks, which stay. The server may merge parts at any time. A part is recorded
-// if it is active before and after the statement that does it, and so is one that was merged from
-// such parts alone, if their blocks are consecutive; any other is recorded again, as a gap too many.
-// All of this is done on one server, since a replica may lack parts that another one lists.
+// parts with higher blocks, which stay. The server may merge parts at any time. A part counts as
+// recorded if it is active before and after the statement that records it. So does a part that was
+// merged from recorded parts alone, if their blocks are consecutive. Any other part is recorded again,
+// which leaves one gap too many. All statements run on one server, since a replica may lack parts that
+// another one lists.
 func (s *Store) dropPartition(ctx context.Context, conn driver.Conn, p *diskPartition, d *Dropped) error {
 	var recorded []diskPart
 	trying := make(map[string]bool) // names of parts whose rows were recorded unless they were merged before

@@ -98,9 +98,9 @@ func (s *Store) Ping(ctx context.Context) error {
 	return s.describe("reach store", s.reader.Ping(ctx))
 }
 
-// Ready returns an error if rows cannot reach the store: the server was never ready, it refuses
-// them, rows wait in the outbox longer than in a short outage, the outbox does not take them or makes
-// room by losing others, or the server does not answer and there is no outbox with room for them.
+// Ready returns an error if rows cannot reach the store: the server was never ready or refuses them;
+// they wait in the outbox for longer than a short outage lasts; the outbox does not take them, or loses
+// others to make room; or the server does not answer and no outbox has room for them.
 func (s *Store) Ready(ctx context.Context) error {
 	if err := s.server.err(); err != nil {
 		return fmt.Errorf("%w (%d rows wait in the outbox)", err, s.WriterStats().Waiting)

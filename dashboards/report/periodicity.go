@@ -446,9 +446,9 @@ const (
 	// windows; a beat has fewer than manyOfPair per period.
 	beatsWith  = 0.2
 	manyOfPair = 10
-	// sameMultiple is the maximum distance of a period from a multiple of another, as a share of
-	// the multiple; offMultiple bounds it as a share of the other period, since every period is
-	// near some multiple.
+	// sameMultiple is the maximum distance of a period from a multiple of another one, as a share of
+	// the multiple. offMultiple is the maximum as a share of the other period: without it, every
+	// period would be near some large multiple.
 	sameMultiple = 0.01
 	offMultiple  = 0.1
 	// fewWindows is the minimum length, in windows, of a period that cannot be an alias of a

@@ -76,8 +76,8 @@ type Config struct {
 	// and signal type; known is false where that cannot be decided. If Own is nil, the value that a
 	// port writes most counts as its own.
 	Own func(port int, l csig.Layout, t uint8, lm uint16) (own, known bool)
-	// Writers returns the devices one of whose ports may have written the locator metadata of a tag
-	// on its way from src to dst, separated by newlines, empty if no port on that way writes it;
+	// Writers returns the devices that may have written the locator metadata of a tag on its way from
+	// src to dst by one of their ports, separated by newlines; empty if no port on that way writes it.
 	// known is false where that cannot be decided. The Judge calls it for packets behind ports that
 	// Own does not know, such as one capture of several ports. Nil if it can never be decided.
 	Writers func(tag *csig.Tag, src, dst netip.Addr) (devices string, known bool)

@@ -6,10 +6,9 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// PacketIdentifier gives packets an identity from the parts that no device on the way may change,
-// as a Judge does, but by a fixed key, so that a sample of packets by their numbers is the same in
-// every run. Without the key nobody can choose the packets in the sample. It is not safe for
-// concurrent use.
+// PacketIdentifier gives packets an identity from the parts that no device on the way may change, as
+// a Judge does. Its key is fixed, so that a sample of packets by their identities is the same in every
+// run. Nobody without the key can choose the packets in the sample. It is not safe for concurrent use.
 type PacketIdentifier struct {
 	decoder *decode.Decoder
 	id      identifier

@@ -154,10 +154,10 @@ func (p *push) checkBatch(it *item, m *wire.Observations) verdict {
 	return toStore
 }
 
-// keepBatch folds the rows and flows beyond the limits of a window in each block of a batch, which
-// depends only on the batch, and reports whether the stream may keep the rest in addition to its
-// earlier batches. Only windows of 1 s are counted across batches: finer ones have the same
-// keys, and the rows of a minute are those of its seconds.
+// keepBatch folds the rows and flows beyond the limits of a window in each block of a batch. That
+// depends on the batch alone. It then reports whether the stream may keep the rest in addition to its
+// earlier batches. Only windows of 1 s are counted across batches: finer ones have the same keys, and
+// the rows of a minute are those of its seconds.
 func (p *push) keepBatch(it *item, blocks []*aggregate.Block) bool {
 	l := p.e.limits.Load()
 	for _, b := range blocks {

@@ -8,10 +8,9 @@ import (
 )
 
 const (
-	// provisionalShare is the fraction of its row rate that an exporter has for provisional
-	// rows in addition to its blocks, and provisionalBurst the number of seconds of it that may
-	// be used at once, so that one exporter takes little of the room for provisional rows in
-	// live views.
+	// provisionalShare is the rate of an exporter's provisional rows, beside those of its blocks,
+	// as a fraction of its row rate. provisionalBurst is the number of seconds at this rate that
+	// it may use at once: one exporter takes little of the room for provisional rows in live views.
 	provisionalShare = 0.2
 	provisionalBurst = 2
 )

@@ -33,10 +33,10 @@ type Network struct {
 	Fabric *fabric.Fabric
 }
 
-// Names writes to a store the names for the numbers in rows and the beginnings of runs, before the
-// rows that need them, and the ends of runs, after their rows; with an outbox they are on disk by
-// then. It writes all names in use again once a day. Failures are logged and retried in the next round. Its methods
-// are safe for concurrent use; Run is called once.
+// Names writes to a store, before the rows that need them, the names for the numbers in rows and the
+// beginnings of runs, and after their rows the ends of runs. With an outbox, names and beginnings are on
+// disk before those rows. It writes all names in use again once a day. Failures are logged and retried in
+// the next round. Its methods are safe for concurrent use; Run is called once.
 type Names struct {
 	store  *store.Store
 	logger *slog.Logger
