@@ -88,7 +88,7 @@ ports at the time of their packets.`,
 	flags.StringVar(&f.metrics, "metrics", "", "`FILE` of the device's own counters as CSV: time,port,signal,value")
 	flags.DurationVar(&f.slack, "slack", time.Millisecond, "maximum difference between the counters' clock and the captures'")
 	flags.IntVar(&f.packets, "memory-packets", conform.DefaultMaxPackets, "hold at most `N` packets in memory, some 120 bytes each; larger captures are compared part by part")
-	flags.StringVar(&f.device, "device", "device", "`NAME` of the device in the JUnit file, and in --fabric if a capture has packets of several of its ports: there, by default, the NAME of a NAME=FILE, else the device that most tags name")
+	flags.StringVar(&f.device, "device", "device", "`NAME` of the device: in the JUnit file, and in --fabric for captures of several of its ports, where the default is the NAME of NAME=FILE, else the device that most tags name")
 	f.junit.add(cmd, "junit", "also write the result to a JUnit `FILE`, one test case per rule")
 	f.out.add(cmd, "table", "json")
 	return cmd

@@ -179,7 +179,7 @@ func NewPeers(read func() Peers) *Collector {
 	size := c.counter("peer_sent_bytes_total", "Bytes of the requests that the peer answered, before compression.", "peer")
 	waiting := c.gauge("peer_waiting_bytes", "Bytes of blocks that wait for the peer.", "peer")
 	dropped := c.counter("peer_dropped_blocks_total", "Blocks that the peer never got: the store has them, the live windows of the peer lack them.", "peer", "reason")
-	provisional := c.counter("peer_provisional_total", "Sets of provisional rows for the peer, each of a window and a part of a producer, such as a ring, by result: sent, or the reason for a drop.", "peer", "result")
+	provisional := c.counter("peer_provisional_total", "Sets of provisional rows for the peer (one for each window and part of a producer, such as a ring), by result: sent, or the reason for a drop.", "peer", "result")
 	last := c.gauge("peer_last_seen_timestamp_seconds", "Time of the last request of a peer that shares its windows with this collector.", "peer")
 	came := c.counter("peer_received_blocks_total", "Blocks of closed windows that came from the peer.", "peer")
 	cameRows := c.counter("peer_received_rows_total", "Rows in the blocks that came from the peer.", "peer")
@@ -234,6 +234,6 @@ func NewSpool(read func() Spool) *Collector {
 	c.counter("spool_items_total", "Items that the collector has acknowledged.", func(s *Spool) float64 { return float64(s.Sent) })
 	c.counter("spool_retries_total", "Requests to the collector that failed: they are repeated.", func(s *Spool) float64 { return float64(s.Retries) })
 	c.counters("spool_items_lost_total", "Items given up.", "reason", func(s *Spool) map[string]uint64 { return s.Lost })
-	c.counters("spool_provisional_total", "Sets of provisional rows beside the spool, each of a window and a part of a producer, such as a ring, by result: sent, or the reason for a drop.", "result", func(s *Spool) map[string]uint64 { return s.Provisional })
+	c.counters("spool_provisional_total", "Sets of provisional rows beside the spool (one for each window and part of a producer, such as a ring), by result: sent, or the reason for a drop.", "result", func(s *Spool) map[string]uint64 { return s.Provisional })
 	return c.Collector
 }

@@ -152,7 +152,7 @@ func NewWindows(read func() Windows) *Collector {
 	})
 	c.counter("live_windows_dropped_total", "Live windows forgotten early, past the bound on rows or blocks.", func(s *Windows) float64 { return float64(s.Dropped) })
 	c.counter("live_untracked_cells_total", "Cells of live windows whose state comes only from that window, because of the bound on histories.", func(s *Windows) float64 { return float64(s.Untracked) })
-	c.counters("live_provisional_total", "Sets of provisional rows of live windows, each of a window and a part of a producer, such as a ring, by result: shown (taken), not shown (late, ahead, crowded), or shown and dropped since no final rows came (expired).", "result", func(s *Windows) map[string]uint64 { return s.Provisional })
+	c.counters("live_provisional_total", "Sets of provisional rows of live windows (one for each window and part of a producer, such as a ring), by result: shown (taken), not shown (late, ahead, crowded), or shown and dropped since no final rows came (expired).", "result", func(s *Windows) map[string]uint64 { return s.Provisional })
 	c.gauge("live_newest_timestamp_seconds", "End of the newest live window with observations. Absent before the first one.", func(s *Windows) float64 { return stamp(s.End) })
 	c.gauge("live_producers", "Producers that wrote rows lately: of the last three live windows, unless collect.max_age says otherwise.", func(s *Windows) float64 { return float64(s.Producers) })
 	c.gauge("live_producers_expected", "Producers that should write: of the configuration, of the fabric file, and of the last day, unless forgotten.", func(s *Windows) float64 { return float64(s.Expected) })

@@ -46,7 +46,7 @@ type Windows struct {
 	FineHeavyOnly   bool       `yaml:"fine_heavy_only" help:"keep rows below 1s only where something was heavy"`
 	MaxKeys         Quantity   `yaml:"max_keys,omitempty" range:"1..2097152" default:"1048576, fewer under a memory limit" help:"keys (combinations of source, destination, signal, kind, tag layout and location) that each stream of a tap counts at a time; untouched and trimmed observations have keys of their own. Observations of further keys go to overflow rows, which keep totals exact"`
 	LocateUntouched bool       `yaml:"locate_untouched" help:"use locator metadata where S is the initial value: for fabrics whose first hop may write that value"`
-	UDPRepeat       Duration   `yaml:"udp_repeat" range:"0s..1m" help:"a reflection over UDP, without an acknowledgement number, is a repeat if the last one of its flow and signal that counted has the same fields and is less than this time away; 0s counts all"`
+	UDPRepeat       Duration   `yaml:"udp_repeat" range:"0s..1m" help:"time within which a reflection over UDP, which has no acknowledgement number, repeats the last counted one of its flow and signal if both have the same fields; 0s counts all"`
 }
 
 func defaultWindows() Windows {
