@@ -207,11 +207,13 @@ func TestViewsDoNotWrap(t *testing.T) {
 	}
 	ask := func(view, where string, want answers) {
 		t.Helper()
+		var columns, values []string
 		for column, n := range want {
-			got := readStrings(t, s, fmt.Sprintf("SELECT toString(%s) FROM %s WHERE %s", column, view, where))
-			if len(got) != 1 || got[0] != n.String() {
-				t.Errorf("%s: %s is %v, want %s", view, column, got, n)
-			}
+			columns, values = append(columns, "toString("+column+")"), append(values, n.String())
+		}
+		got := readStrings(t, s, fmt.Sprintf("SELECT arrayJoin([%s]) FROM %s WHERE %s", strings.Join(columns, ", "), view, where))
+		if diff := cmp.Diff(values, got); diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", view, columns, diff)
 		}
 	}
 	near := func(what string, got, want float64) {
