@@ -67,24 +67,30 @@ func addVersion(s *Store) {
 // programs are this one and a later one, whose migrations start from the dumps too.
 var programs = map[string]func(*Store){"this": func(*Store) {}, "later": addVersion}
 
-// upgradeTest is a database to be migrated, with a new one for comparison.
+// freshSchemas are the schemas of new databases, by program. Each is made once.
+var freshSchemas = map[string]map[string]string{}
+
+// upgradeTest is a database to be migrated, with the schema of a new one for comparison.
 type upgradeTest struct {
 	old  *Store
-	want map[string]string // schema of the new one
+	want map[string]string
 }
 
 func newUpgradeTest(t *testing.T, program string) upgradeTest {
 	t.Helper()
 	o := engineOptions(t)
 	old := open(t, o)
-	o.Database = "fresh"
-	fresh := open(t, o)
 	programs[program](old)
-	programs[program](fresh)
-	if err := fresh.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
+	if freshSchemas[program] == nil {
+		o.Database = "fresh"
+		fresh := open(t, o)
+		programs[program](fresh)
+		if err := fresh.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		freshSchemas[program] = schemaOf(t, fresh)
 	}
-	return upgradeTest{old, schemaOf(t, fresh)}
+	return upgradeTest{old, freshSchemas[program]}
 }
 
 func (u *upgradeTest) compare(t *testing.T) {
