@@ -133,7 +133,7 @@ digests: engine ## compare the results of all scenarios with the golden digests 
 		-args $(if $(UPDATE),-update) $(if $(TEXTS),-texts $(abspath $(TEXTS)))
 
 nightly: build deps ## run the long tests, for hours: race everywhere, 1000 kills, load, soak, accuracy, long fuzzing
-	$(GO) test -count=1 -timeout 180m -race -vet=off ./...
+	CSIGSCOPE_TEST_PAIRS=1 $(GO) test -count=1 -timeout 180m -race -vet=off ./...
 	$(MAKE) torture load soak
 	$(MAKE) accuracy SEEDS=10
 	CSIGSCOPE_TEST_INGEST_OUTAGE=30m $(GO) test -count=1 -timeout 60m -v -run '^TestStoreAway$$' ./ingest/remote

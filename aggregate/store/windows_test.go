@@ -26,7 +26,7 @@ func TestWindows(t *testing.T) {
 	seconds := g.rows(rng, aggregate.Source{Producer: 1, Incarnation: 1})
 	write(t, s, blocks(append(fine[:len(fine):len(fine)], seconds...)))
 
-	for _, c := range []struct {
+	cases := []struct {
 		rows             []row
 		resolution, step time.Duration
 	}{
@@ -35,14 +35,13 @@ func TestWindows(t *testing.T) {
 		{seconds, time.Second, time.Second},
 		{seconds, time.Second, 3 * time.Second},
 		{seconds, time.Second, time.Hour},
-	} {
-		for _, signal := range allSignals {
-			for level := fabric.LevelLocation; level <= fabric.LevelFarEnd; level++ {
-				q := testQuestion()
-				q.Signal, q.Level, q.Resolution, q.Step = signal, level, c.resolution, c.step
-				q.To = q.From.Add(20 * c.resolution)
-				compareWindows(t, s, c.rows, q)
-			}
+	}
+	for i, c := range cases {
+		for signal, level := range signalsAndLevels(i, len(cases)) {
+			q := testQuestion()
+			q.Signal, q.Level, q.Resolution, q.Step = signal, level, c.resolution, c.step
+			q.To = q.From.Add(20 * c.resolution)
+			compareWindows(t, s, c.rows, q)
 		}
 	}
 }
