@@ -35,7 +35,7 @@ func TestTorture(t *testing.T) {
 		t.Skip("SKIPPED: what kills processes has nothing for the race detector")
 	}
 	started := time.Now()
-	kills := int(variable(t, tortureKills, 200))
+	kills := int(variable(t, tortureKills, 100))
 	seed := variable(t, tortureSeed, 1)
 	count := newTally()
 	engine, err := chdb.Start(t.Context(), chdbtest.Options(t, t.TempDir()))
