@@ -220,7 +220,7 @@ func TestCutFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, files[0], string(data[:len(data)-7]))
-	dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
+	dsn := newStore(t, env, filepath.Join(t.TempDir(), "store"))
 	r := runBinary(t, env, append([]string{"replay", "--fabric", e.fabric(), "--store", dsn, "-o", "json"}, files...)...)
 	cut := decodeJSON[summaryOutput](t, r.stdout)
 	if r.code != exitFailed || cut.Packets != whole.Packets-1 || !cut.Conserved {
@@ -246,7 +246,7 @@ func TestUnknownAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, e.fabric(), strings.ReplaceAll(string(text), "10.0.2.", "10.77.2."))
-	dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
+	dsn := newStore(t, env, filepath.Join(t.TempDir(), "store"))
 	r := runBinary(t, env, append([]string{"replay", "--fabric", e.fabric(), "--store", dsn, "-o", "json"}, e.captures(t)...)...)
 	if r.code != exitDone {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)

@@ -96,6 +96,9 @@ func TestBackupAndRestore(t *testing.T) {
 	mustRun(t, env, append([]string{"replay", "--fabric", e.fabric(), from}, e.captures(t)...)...)
 	mustRun(t, env, "schema", "backup", backup, from)
 	mustRun(t, env, "schema", "restore", backup, to)
+	for _, name := range []string{"from", "to"} {
+		keepEngine(t, env, filepath.Join(dir, name))
+	}
 	for _, question := range [][]string{
 		{"query", "extent"}, {"query", "cells", "--signal", "min_abw_ratio", "-o", "csv"}, {"query", "locations", "--signal", "max_delay", "-o", "csv"},
 	} {

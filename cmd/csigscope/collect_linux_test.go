@@ -63,6 +63,7 @@ func inNamespace(t *testing.T) bool {
 	if _, err := binary(); err != nil {
 		t.Fatal(err)
 	}
+	migratedStore(t, engineEnv(t))
 	return livetest.InNamespace(t)
 }
 
@@ -243,6 +244,7 @@ func (c *collecting) waitSaid(url, text string) {
 func storedCells(t *testing.T, env []string, dsn string) map[string]queriedTotals {
 	t.Helper()
 	cells := map[string]queriedTotals{}
+	defer startEngine(t, env, strings.TrimPrefix(dsn, "embedded:")).Close()
 	for _, signal := range []string{"min_abw", "min_abw_ratio", "max_delay", "max_nqd"} {
 		for _, a := range answeredCells(t, mustRun(t, env, "query", "cells", "--store", dsn, "--signal", signal, "-o", "json")) {
 			c := totalsOf(&a)
@@ -279,7 +281,7 @@ func collectTruth(t *testing.T, env []string) {
 	}
 	dir := t.TempDir()
 	e := emit(t, "--scenario", "quickstart", "--set", "classic=true")
-	live, replayed := "embedded:"+filepath.Join(dir, "live"), "embedded:"+filepath.Join(dir, "replayed")
+	live, replayed := newStore(t, env, filepath.Join(dir, "live")), newStore(t, env, filepath.Join(dir, "replayed"))
 	c := runUntil(t, env, "collecting", "collect", "--interface", livetest.TapEnd, "--fabric", e.fabric(), "--store", live)
 	for _, file := range e.captures(t) {
 		out, err := exec.CommandContext(t.Context(), "tcpreplay", "--quiet", "--intf1", livetest.SendEnd, "--mbps", "200", file).CombinedOutput()
@@ -389,7 +391,7 @@ func fetch(t *testing.T, url string) string {
 // packet is stored once.
 func collectReload(t *testing.T, env []string) {
 	dir := t.TempDir()
-	config, dsn := filepath.Join(dir, "config.yaml"), "embedded:"+filepath.Join(dir, "store")
+	config, dsn := filepath.Join(dir, "config.yaml"), newStore(t, env, filepath.Join(dir, "store"))
 	section := "collect:\n  taps:\n  - {interface: " + livetest.TapEnd + "}\n"
 	table := "csig:\n  tables:\n  - {format: compact, profile: ietf01, signal: type_5, unit: ns, aggregation: max, quantum: %dus, heavy: 20us}\n"
 	writeFile(t, config, section)
@@ -467,8 +469,8 @@ func collectReload(t *testing.T, env []string) {
 func collectKill(t *testing.T, env []string) {
 	dir := t.TempDir()
 	store := filepath.Join(dir, "store")
-	address := freeAddress(t)
-	args := []string{"collect", "--interface", livetest.TapEnd, "--store", "embedded:" + store, "--instance", "one", "--commit-interval", "500ms"}
+	dsn, address := newStore(t, env, store), freeAddress(t)
+	args := []string{"collect", "--interface", livetest.TapEnd, "--store", dsn, "--instance", "one", "--commit-interval", "500ms"}
 	c := runUntil(t, env, "collecting", args...)
 	stop := traffic(t, 2000)
 	c.waitRounds(store, 4)
@@ -483,9 +485,10 @@ func collectKill(t *testing.T, env []string) {
 	sent := stop()
 	c.end(syscall.SIGTERM)
 
-	got, dropped := stored(t, env, "embedded:"+store), droppedBy(t, env, "embedded:"+store)
-	mustRun(t, env, "schema", "verify", "--store", "embedded:"+store)
-	serveBinary(t, env, "query", "serve", "--store", "embedded:"+store, "--listen", "127.0.0.1:0", "--clickhouse-listen", address)
+	keepEngine(t, env, dsn)
+	got, dropped := stored(t, env, dsn), droppedBy(t, env, dsn)
+	mustRun(t, env, "schema", "verify", "--store", dsn)
+	serveBinary(t, env, "query", "serve", "--store", dsn, "--listen", "127.0.0.1:0", "--clickhouse-listen", address)
 	var from, to, first int64
 	// On a busy machine end starts another process, and its gap comes later.
 	row := ask(t, address, "SELECT toUnixTimestamp64Nano(window_from), toUnixTimestamp64Nano(window_to) FROM csigscope.gaps FINAL WHERE reason = 'restart' ORDER BY window_from LIMIT 1")

@@ -61,6 +61,7 @@ func (c *collecting) sendCounted(address, rounds string, n int) {
 // totals are consistent.
 func wholeStore(t *testing.T, env []string, dsn string, sent uint64, taps ...string) {
 	t.Helper()
+	keepEngine(t, env, dsn)
 	if got, want := stored(t, env, dsn), sent*uint64(len(taps)); got != want {
 		t.Errorf("%d observations are stored, want %d", got, want)
 	}
@@ -142,7 +143,7 @@ func (c *collecting) endsAfter(signal syscall.Signal) int {
 // were left.
 func exportAway(t *testing.T, env []string) {
 	dir := t.TempDir()
-	dsn, address := "embedded:"+filepath.Join(dir, "store"), freeAddress(t)
+	dsn, address := newStore(t, env, filepath.Join(dir, "store")), freeAddress(t)
 	export := func() *collecting {
 		return runUntil(t, env, "exporting from", "export", "--interface", livetest.TapEnd, "--collector", "http://"+address, "--spool", filepath.Join(dir, "spool"))
 	}
@@ -158,6 +159,7 @@ func exportAway(t *testing.T, env []string) {
 	server := runUntil(t, env, "exporters at "+address, "collect", "--config", config, "--store", dsn)
 	handOver(export(), export)
 	server.end(syscall.SIGTERM)
+	keepEngine(t, env, dsn)
 	if got, dropped := stored(t, env, dsn), droppedBy(t, env, dsn); got == 0 || got+dropped != sent {
 		t.Errorf("%d packets sent, %d observations stored, the kernel dropped %d", sent, got, dropped)
 	}

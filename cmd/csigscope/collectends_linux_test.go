@@ -44,10 +44,10 @@ func collectHanging(t *testing.T, env []string) {
 		writeFile(t, config, fmt.Sprintf("csig:\n  tables:\n  - {format: compact, profile: ietf01, signal: type_5, unit: ns, aggregation: max, quantum: %dus, heavy: 20us}\n", us))
 	}
 	quantum(1)
+	stores := [2]string{newStore(t, env, filepath.Join(dir, "0")), newStore(t, env, filepath.Join(dir, "1"))}
 	run := func(i int) *collecting {
-		instance := strconv.Itoa(i)
-		return runUntil(t, env, "collecting", "collect", "--config", config, "--interface", livetest.TapEnd, "--store", "embedded:"+filepath.Join(dir, instance),
-			"--instance", instance, "--commit-interval", "200ms", "--metrics-listen", addresses[i])
+		return runUntil(t, env, "collecting", "collect", "--config", config, "--interface", livetest.TapEnd, "--store", stores[i],
+			"--instance", strconv.Itoa(i), "--commit-interval", "200ms", "--metrics-listen", addresses[i])
 	}
 	for i := range hang {
 		hang[i] = run(i)
@@ -91,11 +91,11 @@ func collectHanging(t *testing.T, env []string) {
 	quantum(3)
 	for i := range hang {
 		run(i).end(syscall.SIGTERM)
-		dsn := "embedded:" + filepath.Join(dir, strconv.Itoa(i))
-		if got := askTaps(t, env, dsn)[livetest.TapEnd]; got.Packets != sentEach || got.Stored != sentEach {
+		keepEngine(t, env, stores[i])
+		if got := askTaps(t, env, stores[i])[livetest.TapEnd]; got.Packets != sentEach || got.Stored != sentEach {
 			t.Errorf("store %d: %+v of %d packets are stored", i, got, sentEach)
 		}
-		mustRun(t, env, "schema", "verify", "--store", dsn) // configurations, names and runs are present
+		mustRun(t, env, "schema", "verify", "--store", stores[i]) // configurations, names and runs are present
 	}
 }
 
@@ -178,7 +178,7 @@ func collectUnderSystemd(t *testing.T, env []string) {
 // time, coverage shows their number, and all stored totals are consistent.
 func collectDrops(t *testing.T, env []string) {
 	dir := t.TempDir()
-	dsn := "embedded:" + filepath.Join(dir, "store")
+	dsn := newStore(t, env, filepath.Join(dir, "store"))
 	config := writeFile(t, filepath.Join(dir, "config.yaml"), "collect:\n  taps:\n  - {interface: "+livetest.TapEnd+", name: leaf, blocks: 2, weight: 3}\n")
 	begun, address := time.Now(), freeAddress(t)
 	c := runUntil(t, env, "collecting", "collect", "--config", config, "--store", dsn, "--commit-interval", "200ms", "--metrics-listen", address)
@@ -198,6 +198,7 @@ func collectDrops(t *testing.T, env []string) {
 	c.end(syscall.SIGTERM)
 	ended := time.Now()
 
+	keepEngine(t, env, dsn)
 	tap := askTaps(t, env, dsn)["leaf"]
 	if tap.KernelDrops == 0 || tap.Packets+tap.KernelDrops != sent || tap.Stored != 3*tap.Packets {
 		t.Errorf("of %d packets sent: %+v", sent, tap)
@@ -235,7 +236,7 @@ func collectTapRows(t *testing.T, env []string) {
 	section := "collect:\n  taps:\n  - {interface: " + livetest.TapEnd + ", name: leaf}\nfindings: {senders: [192.0.2.0/24]}\n"
 	table := "csig:\n  tables:\n  - {format: compact, profile: ietf01, signal: type_5, unit: ns, aggregation: max, quantum: 7us, heavy: 20us}\n"
 	store := filepath.Join(dir, "store")
-	config, dsn := writeFile(t, filepath.Join(dir, "config.yaml"), section), "embedded:"+store
+	config, dsn := writeFile(t, filepath.Join(dir, "config.yaml"), section), newStore(t, env, store)
 	start := func() *collecting {
 		return runUntil(t, env, "collecting", "collect", "--config", config, "--store", dsn, "--commit-interval", "300ms")
 	}
@@ -257,6 +258,7 @@ func collectTapRows(t *testing.T, env []string) {
 	mustRun(t, env, "schema", "verify", "--store", dsn)
 	// An idle process resumes from the last round and writes the same rows again.
 	start().end(syscall.SIGTERM)
+	keepEngine(t, env, dsn)
 	out := mustRun(t, env, "schema", "verify", "--store", dsn)
 	taps := decodeJSON[[]struct {
 		Tap, Place, Link, Frames                      string

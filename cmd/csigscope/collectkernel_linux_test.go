@@ -17,12 +17,13 @@ func TestCollectInKernel(t *testing.T) {
 	if _, err := binary(); err != nil {
 		t.Fatal(err)
 	}
+	migratedStore(t, env)
 	if !livetest.InNamespaceOfRoot(t) {
 		return
 	}
 	livetest.MakeLink(t)
 	dir := t.TempDir()
-	dsn := "embedded:" + filepath.Join(dir, "store")
+	dsn := newStore(t, env, filepath.Join(dir, "store"))
 	file := filepath.Join(dir, "collect.yaml")
 	config := func(text string) { writeFile(t, file, text) }
 	checked := mustRun(t, env, "export", "--check", "--interface", livetest.TapEnd)

@@ -23,7 +23,7 @@ func TestCollectPeers(t *testing.T) {
 	livetest.IP(t, "link", "set", "lo", "up")
 	livetest.MakeLink(t)
 	dir := t.TempDir()
-	dsn, tokens := "embedded:"+filepath.Join(dir, "store"), filepath.Join(dir, "tokens")
+	dsn, tokens := newStore(t, env, filepath.Join(dir, "store")), filepath.Join(dir, "tokens")
 	edgetest.WriteTokens(t, tokens, edgetest.TokenLine("a", "", "of-a", ""), edgetest.TokenLine("b", "", "of-b", ""))
 	listen := map[string]string{"a": freeAddress(t), "b": freeAddress(t)}
 	start := func(name, other string, args ...string) (c *collecting, api, ops string) {

@@ -51,7 +51,7 @@ func mirrorTo(t *testing.T, network, address string) func(packet ...byte) {
 // count as the mirror itself.
 func collectMirrored(t *testing.T, env []string) {
 	dir := t.TempDir()
-	dsn, address, metrics := "embedded:"+filepath.Join(dir, "store"), "127.0.0.1:4789", freeAddress(t)
+	dsn, address, metrics := newStore(t, env, filepath.Join(dir, "store")), "127.0.0.1:4789", freeAddress(t)
 	const section = `collect:
   commit_interval: 200ms
   mirrors:
@@ -113,6 +113,7 @@ func collectMirrored(t *testing.T, env []string) {
 		"spine/127.0.0.1/78": {Place: "mid", Interface: "vxlan/127.0.0.1/78", Timestamps: "software", Packets: 2 * packets, Observations: 6 * packets, Tags: 6 * packets, Rejected: fmt.Sprint("place=", 6*packets)},
 		"leaf/127.0.0.1/5":   {Place: "receiver", Interface: "erspan/127.0.0.1/5", Timestamps: "switch", Packets: packets * 9 / 5, Observations: packets * 9 / 5, Stored: packets * 9 / 5, Tags: packets * 9 / 5, Lost: packets / 5},
 	}
+	keepEngine(t, env, dsn)
 	got := askTaps(t, env, dsn)
 	for name, w := range want {
 		if w.Tap = name; got[name] != w {
@@ -138,7 +139,7 @@ func collectMirrored(t *testing.T, env []string) {
 // orphans.
 func collectForged(t *testing.T, env []string) {
 	dir := t.TempDir()
-	dsn, metrics := "embedded:"+filepath.Join(dir, "store"), freeAddress(t)
+	dsn, metrics := newStore(t, env, filepath.Join(dir, "store")), freeAddress(t)
 	const section = `collect:
   commit_interval: 200ms
   taps: [{interface: %s, mirrors: [%s]}]
@@ -176,6 +177,7 @@ taps:
 	c.waitLog("msg=reloaded", 1)
 	send()
 	c.end(syscall.SIGTERM)
+	keepEngine(t, env, dsn)
 	got := askTaps(t, env, dsn)
 	for name, want := range map[string]tapAnswer{
 		livetest.TapEnd:      {Packets: 4 * packets, Observations: 4 * packets, Stored: packets, Rejected: fmt.Sprint("orphan=", 3*packets)},

@@ -53,7 +53,7 @@ func TestController(t *testing.T) {
 	}
 	livetest.MakeLink(t)
 	dir := t.TempDir()
-	dsn := "embedded:" + filepath.Join(dir, "store")
+	dsn := newStore(t, env, filepath.Join(dir, "store"))
 	const scenario = "../../aggregate/query/client/example/scenario.yaml"
 	mustRun(t, env, "emit", "--scenario-file", scenario, "--set", "duration=1s", "--out", filepath.Join(dir, "fabric"))
 	// One tap has the frames of all taps in the scenario.

@@ -36,7 +36,7 @@ type drawn struct {
 func TestDashboardQueries(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
-	store := "--store=embedded:" + filepath.Join(t.TempDir(), "store")
+	store := "--store=" + newStore(t, env, filepath.Join(t.TempDir(), "store"))
 	mustRun(t, env, "replay", "--scenario", "demo", "--set", "duration=10s", "--fine", "10ms", store)
 	address := freeAddress(t)
 	page := serveBinary(t, env, "query", "serve", store, "--listen", "127.0.0.1:0", "--clickhouse-listen", address)

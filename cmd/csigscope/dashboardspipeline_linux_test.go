@@ -60,7 +60,7 @@ func startPipeline(t *testing.T, env []string) pipeline {
 	dir := t.TempDir()
 	ingest, api, ops, hostOps, prometheus := freeAddress(t), freeAddress(t), freeAddress(t), freeAddress(t), freeAddress(t)
 	config := writeFile(t, filepath.Join(dir, "collect.yaml"), fmt.Sprintf("collect:\n  taps:\n  - interface: %s\n  ingest: {listen: %q, anonymous: host1}\n", livetest.TapEnd, ingest))
-	runUntil(t, env, "collecting", "collect", "--config", config, "--store", "embedded:"+filepath.Join(dir, "store"), "--metrics-listen", ops, "--api-listen", api)
+	runUntil(t, env, "collecting", "collect", "--config", config, "--store", newStore(t, env, filepath.Join(dir, "store")), "--metrics-listen", ops, "--api-listen", api)
 	host := runUntil(t, env, "exporting", "export", "--interface", hostTap, "--collector", "http://"+ingest, "--spool", filepath.Join(dir, "spool"), "--metrics-listen", hostOps)
 	frames := taggedFrames(t)
 	for _, link := range []string{livetest.SendEnd, hostSend} {

@@ -24,7 +24,7 @@ func TestExport(t *testing.T) {
 	}
 	livetest.MakeLink(t)
 	dir := t.TempDir()
-	dsn, address, ops := "embedded:"+filepath.Join(dir, "store"), freeAddress(t), freeAddress(t)
+	dsn, address, ops := newStore(t, env, filepath.Join(dir, "store")), freeAddress(t), freeAddress(t)
 	config := writeFile(t, filepath.Join(dir, "collect.yaml"), "collect:\n  ingest: {listen: "+address+", anonymous: host1}\n")
 	collect := func() *collecting {
 		return runUntil(t, env, "exporters at "+address, "collect", "--config", config, "--store", dsn, "--metrics-listen", ops)
@@ -71,6 +71,7 @@ func TestExport(t *testing.T) {
 	sent += len(stop())
 	handOver(host, export)
 	server.end(syscall.SIGTERM)
+	keepEngine(t, env, dsn)
 	dropped := droppedBy(t, env, dsn)
 	if got := stored(t, env, dsn); got+dropped != uint64(sent) || got == 0 {
 		t.Errorf("%d packets sent, %d observations stored, the kernel dropped %d", sent, got, dropped)
@@ -96,7 +97,7 @@ func TestExportersOfOneCredential(t *testing.T) {
 	}
 	livetest.MakeLink(t)
 	dir := t.TempDir()
-	dsn, address := "embedded:"+filepath.Join(dir, "store"), freeAddress(t)
+	dsn, address := newStore(t, env, filepath.Join(dir, "store")), freeAddress(t)
 	config := writeFile(t, filepath.Join(dir, "collect.yaml"), "collect:\n  ingest: {listen: "+address+", anonymous: hosts}\n")
 	server := runUntil(t, env, "exporters at "+address, "collect", "--config", config, "--store", dsn)
 	export := func(instance string) *collecting {
@@ -112,6 +113,7 @@ func TestExportersOfOneCredential(t *testing.T) {
 		handOver(hosts[i], func() *collecting { return export(instance) })
 	}
 	server.end(syscall.SIGTERM)
+	keepEngine(t, env, dsn)
 	taps := decodeJSON[[]struct {
 		Tap    string
 		Stored uint64
@@ -186,7 +188,7 @@ func TestExportKilled(t *testing.T) {
 	}
 	livetest.MakeLink(t)
 	dir := t.TempDir()
-	dsn, address := "embedded:"+filepath.Join(dir, "store"), freeAddress(t)
+	dsn, address := newStore(t, env, filepath.Join(dir, "store")), freeAddress(t)
 	collector := writeFile(t, filepath.Join(dir, "collect.yaml"), "collect:\n  ingest: {listen: "+address+", anonymous: host1}\n")
 	config := filepath.Join(dir, "export.yaml")
 	configure := func(quantum int) {
@@ -226,6 +228,7 @@ func TestExportKilled(t *testing.T) {
 	others := handOver(host, export)
 	server.end(syscall.SIGTERM)
 
+	keepEngine(t, env, dsn)
 	mustRun(t, env, "schema", "verify", "--store", dsn)
 	got, gaps, restarts := exported(t, env, dsn, "host1/nic/0")
 	perMS := make(map[int64]int)

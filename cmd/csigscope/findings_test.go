@@ -46,7 +46,7 @@ func TestFindingsOfReplay(t *testing.T) {
 	t.Parallel()
 	env, dir := engineEnv(t), t.TempDir()
 	rogue := emit(t, "--scenario-file", rogueScenario(t, dir))
-	dsn := "embedded:" + filepath.Join(dir, "store")
+	dsn := newStore(t, env, filepath.Join(dir, "store"))
 	const hint = "\nlist the findings: csigscope query findings\n\nnext: "
 	run := func(e emitted, args ...string) []storedFinding {
 		t.Helper()
@@ -67,6 +67,7 @@ func TestFindingsOfReplay(t *testing.T) {
 		}
 		return list
 	}
+	keepEngine(t, env, dsn)
 	first := run(rogue)
 	for _, f := range first {
 		if f.Kind != "above-capacity" || f.Device != "leaf1" || !strings.HasPrefix(f.Port, "leaf1:down") || f.Location != f.Port || f.Count == 0 || f.Severity != "warning" || f.First > f.Last {
@@ -86,7 +87,7 @@ func TestFindingsOfReplay(t *testing.T) {
 	if out := mustRun(t, env, "schema", "verify", "--store", dsn, "-o", "csv"); strings.Contains(out, "error") {
 		t.Errorf("schema verify: %s", out)
 	}
-	dsn = "embedded:" + filepath.Join(dir, "sound")
+	dsn = newStore(t, env, filepath.Join(dir, "sound"))
 	if found := run(emit(t, "--scenario", "quickstart", "--set", "duration=1s")); len(found) != 0 {
 		t.Errorf("without a fault: found %+v", found)
 	}

@@ -89,24 +89,25 @@ func TestFlows(t *testing.T) {
 		t.Fatalf("%d flows were heavy: the traffic is too tame", len(want))
 	}
 	for i, pieces := range [][]string{{"--chunk-size", "0"}, {"--chunk-size", "100000", "--workers", "2"}} {
-		dsn := "--store=embedded:" + filepath.Join(t.TempDir(), "store")
-		mustRun(t, env, append(append([]string{"replay", "--fabric", e.fabric(), dsn}, pieces...), files...)...)
+		dsn := newStore(t, env, filepath.Join(t.TempDir(), "store"))
+		keepEngine(t, env, dsn)
+		mustRun(t, env, append(append([]string{"replay", "--fabric", e.fabric(), "--store", dsn}, pieces...), files...)...)
 		for _, resolution := range []string{"1s", "1m"} {
-			got, total, rest := storedFlows(t, env, dsn, "--window", resolution)
+			got, total, rest := storedFlows(t, env, "--store", dsn, "--window", resolution)
 			if !reflect.DeepEqual(got, want) || total != all || rest != 0 {
 				t.Errorf("%v, windows of %s: %d observations, %d of them of others, flows\n%v, expected %d and\n%v", pieces, resolution, total, rest, got, all, want)
 			}
 		}
-		if out := mustRun(t, env, "schema", "verify", dsn, "-o", "csv"); strings.Count(out, "\n") > 1 {
+		if out := mustRun(t, env, "schema", "verify", "--store", dsn, "-o", "csv"); strings.Count(out, "\n") > 1 {
 			t.Errorf("%v: schema verify: %s", pieces, out)
 		}
 		if i > 0 {
 			continue
 		}
 		config := writeFile(t, filepath.Join(t.TempDir(), "config.yaml"), "flows: {top: 0}\n")
-		none := "--store=embedded:" + filepath.Join(t.TempDir(), "none")
-		mustRun(t, env, append([]string{"replay", "--fabric", e.fabric(), none, "--config", config}, files...)...)
-		if got, total, _ := storedFlows(t, env, none); len(got) != 0 || total != 0 {
+		none := newStore(t, env, filepath.Join(t.TempDir(), "none"))
+		mustRun(t, env, append([]string{"replay", "--fabric", e.fabric(), "--store", none, "--config", config}, files...)...)
+		if got, total, _ := storedFlows(t, env, "--store", none); len(got) != 0 || total != 0 {
 			t.Errorf("%d flows of %d observations although none were asked for", len(got), total)
 		}
 	}

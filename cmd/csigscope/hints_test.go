@@ -67,6 +67,7 @@ func TestNothingThatFits(t *testing.T) {
 	env := engineEnv(t)
 	dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
 	mustRun(t, env, "schema", "migrate", "--store", dsn)
+	keepEngine(t, env, dsn)
 	if r := runBinary(t, env, "query", "extent", "--store", dsn, "-o", "csv"); r.code != exitDone || strings.Contains(r.stdout, "0001") || !strings.Contains(r.stderr, "nothing is stored in "+dsn) {
 		t.Errorf("extent: exit code %d, %q, %q", r.code, r.stdout, r.stderr)
 	}

@@ -68,7 +68,8 @@ func TestLinksEqualTruth(t *testing.T) {
 	env := engineEnv(t)
 	for _, seed := range []string{"1", "2"} {
 		e := emit(t, "--scenario", "permutation", "--set", "format=wide", "--set", "seed="+seed)
-		dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
+		dsn := newStore(t, env, filepath.Join(t.TempDir(), "store"))
+		keepEngine(t, env, dsn)
 		replayInto(t, env, dsn, e, e.captures(t))
 		want := portTruths(t, e)
 		named, bounded := 0, 0
@@ -113,7 +114,8 @@ func TestLinksHeavyEqualTruth(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
 	e := emit(t, "--scenario", "demo", "--set", "seed=3")
-	dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
+	dsn := newStore(t, env, filepath.Join(t.TempDir(), "store"))
+	keepEngine(t, env, dsn)
 	replayInto(t, env, dsn, e, e.captures(t))
 	want := portTruths(t, e)
 	ports := 0

@@ -36,7 +36,7 @@ type watchedEvent struct {
 // collectFeed: windows that close while packets arrive reach watchers as they are stored.
 // SIGTERM does not wait for watchers.
 func collectFeed(t *testing.T, env []string) {
-	dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
+	dsn := newStore(t, env, filepath.Join(t.TempDir(), "store"))
 	const address = "127.0.0.1:9465"
 	c := runUntil(t, env, "collecting", "collect", "--interface", livetest.TapEnd, "--store", dsn, "--api-listen", address)
 	if page, err := http.Get("http://" + address + "/"); err != nil || page.StatusCode != http.StatusOK {
@@ -83,6 +83,7 @@ func collectFeed(t *testing.T, env []string) {
 	runUntil(t, env, "DURABLE", "query", "watch", server)
 	stop()
 	c.end(syscall.SIGTERM)
+	keepEngine(t, env, dsn)
 	type listed struct {
 		Name      string
 		Forgotten bool
@@ -127,7 +128,7 @@ func collectFeed(t *testing.T, env []string) {
 // and then as they are stored. A reload cannot change their length.
 func collectFineFeed(t *testing.T, env []string) {
 	dir := t.TempDir()
-	config, dsn, address := filepath.Join(dir, "config.yaml"), "embedded:"+filepath.Join(dir, "store"), freeAddress(t)
+	config, dsn, address := filepath.Join(dir, "config.yaml"), newStore(t, env, filepath.Join(dir, "store")), freeAddress(t)
 	writeFile(t, config, "windows: {resolutions: [100ms, 1s, 1m]}\n")
 	c := runUntil(t, env, "collecting", "collect", "--config", config, "--interface", livetest.TapEnd, "--store", dsn, "--api-listen", address)
 	stop := taggedTraffic(t, 500, 0x99002085) // 5 % of the bandwidth is left
@@ -172,7 +173,7 @@ func collectFineFeed(t *testing.T, env []string) {
 // health and metrics report it, and all of them recover when it is back.
 func collectSilence(t *testing.T, env []string) {
 	const address, operations = "127.0.0.1:9465", "127.0.0.1:9466"
-	c := runUntil(t, env, "collecting", "collect", "--interface", livetest.TapEnd, "--store", "embedded:"+filepath.Join(t.TempDir(), "store"),
+	c := runUntil(t, env, "collecting", "collect", "--interface", livetest.TapEnd, "--store", newStore(t, env, filepath.Join(t.TempDir(), "store")),
 		"--api-listen", address, "--metrics-listen", operations)
 	type answer struct {
 		Age      *float64 `json:"age_s"`
@@ -294,7 +295,7 @@ func TestCollectPage(t *testing.T) {
 	livetest.IP(t, "link", "set", "lo", "up")
 	livetest.MakeLink(t)
 	dir, server := t.TempDir(), edgetest.NewAuthority(t).Server()
-	clients, dsn, address := filepath.Join(dir, "clients"), "embedded:"+filepath.Join(dir, "store"), freeAddress(t)
+	clients, dsn, address := filepath.Join(dir, "clients"), newStore(t, env, filepath.Join(dir, "store")), freeAddress(t)
 	edgetest.WriteTokens(t, clients, edgetest.TokenLine("noc", "read", "sesame", ""))
 	config := writeFile(t, filepath.Join(dir, "config.yaml"), "api:\n  tls: {cert: "+server.Cert+", key: "+server.Key+"}\n  clients: "+clients+"\n")
 	c := runUntil(t, env, "collecting", "collect", "--config", config, "--interface", livetest.TapEnd, "--store", dsn, "--api-listen", address)

@@ -30,9 +30,9 @@ func TestCollectObservations(t *testing.T) {
 	start := time.Now().Add(-time.Hour).Truncate(time.Minute) // exporters' rows are at most 7 days old
 	e := emit(t, "--scenario", "quickstart", "--set", "start="+start.Format(time.RFC3339))
 	files := e.captures(t)
-	replayed, dir := "embedded:"+filepath.Join(t.TempDir(), "store"), t.TempDir()
+	replayed, dir := newStore(t, env, filepath.Join(t.TempDir(), "store")), t.TempDir()
 	summary := replayInto(t, env, replayed, e, files)
-	dsn, address := "embedded:"+filepath.Join(dir, "store"), freeAddress(t)
+	dsn, address := newStore(t, env, filepath.Join(dir, "store")), freeAddress(t)
 	file := filepath.Join(dir, "collect.yaml")
 	writeFile(t, file, "collect:\n  ingest: {listen: "+address+", anonymous: nic}\n")
 	c := runUntil(t, env, "exporters at "+address, "collect", "--config", file, "--fabric", e.fabric(), "--store", dsn)
@@ -94,7 +94,7 @@ func TestCollectObservationsNames(t *testing.T) {
 	env := engineEnv(t)
 	e := emit(t, "--scenario", "quickstart", "--set", "start="+time.Now().Add(-time.Hour).Format(time.RFC3339))
 	dir, address := t.TempDir(), freeAddress(t)
-	dsn, file := "embedded:"+filepath.Join(dir, "store"), filepath.Join(dir, "collect.yaml")
+	dsn, file := newStore(t, env, filepath.Join(dir, "store")), filepath.Join(dir, "collect.yaml")
 	writeFile(t, file, "collect:\n  commit_interval: 1h\n  ingest: {listen: "+address+", anonymous: nic}\n")
 	c := runUntil(t, env, "exporters at "+address, "collect", "--config", file, "--store", dsn)
 	m := batchesOf(t, e.captures(t)[0], e.fabric(), time.Second)[0]

@@ -108,8 +108,9 @@ func TestServeOperations(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
 	store := filepath.Join(t.TempDir(), "store")
-	mustRun(t, env, "replay", "--scenario", "ring", "--set", "duration=1s", "--store", "embedded:"+store)
-	p := startDaemon(t, env, "query", "serve", "--store", "embedded:"+store, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--pprof")
+	dsn := newStore(t, env, store)
+	mustRun(t, env, "replay", "--scenario", "ring", "--set", "duration=1s", "--store", dsn)
+	p := startDaemon(t, env, "query", "serve", "--store", dsn, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--pprof")
 	const aPage, ops = "the page", "metrics and"
 	for _, test := range []struct {
 		server, path, want string

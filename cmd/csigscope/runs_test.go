@@ -62,7 +62,9 @@ func TestInterruptedReplay(t *testing.T) {
 	env := engineEnv(t)
 	e := emit(t, "--scenario", "quickstart", "--set", "duration=1s")
 	file := e.captures(t)[0]
-	dsn := "--store=embedded:" + filepath.Join(t.TempDir(), "store")
+	store := newStore(t, env, filepath.Join(t.TempDir(), "store"))
+	keepEngine(t, env, store)
+	dsn := "--store=" + store
 	replay := func(more ...string) []string {
 		return append([]string{"replay", "--fabric", e.fabric(), dsn, "--fine", "10ms", "--fine-all", file}, more...)
 	}
@@ -133,6 +135,9 @@ func TestKilledReplay(t *testing.T) {
 		return mustRun(t, env, "query", "cells", "-o", "csv", in(name)) +
 			mustRun(t, env, "query", "windows", "--step", "10ms", "-o", "csv", in(name)) +
 			mustRun(t, env, "query", "taps", "-o", "csv", in(name))
+	}
+	for _, name := range []string{"calm", "killed"} {
+		keepEngine(t, env, newStore(t, env, filepath.Join(dir, name)))
 	}
 	mustRun(t, env, replay("calm", "0")...)
 	begun := func() bool {

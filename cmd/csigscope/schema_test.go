@@ -17,7 +17,9 @@ import (
 func TestSchemaVerify(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
-	store := "--store=embedded:" + filepath.Join(t.TempDir(), "store")
+	dsn := newStore(t, env, filepath.Join(t.TempDir(), "store"))
+	keepEngine(t, env, dsn)
+	store := "--store=" + dsn
 	e := emit(t, "--scenario", "demo", "--set", "duration=2s")
 	few := filepath.Join(t.TempDir(), "few.yaml")
 	if err := os.WriteFile(few, []byte("windows: {max_keys: 100}\n"), 0o600); err != nil {
@@ -84,6 +86,7 @@ func TestEarlierStore(t *testing.T) {
 	execEngine(t, env, dir, "CREATE DATABASE csigscope",
 		"CREATE TABLE csigscope.schema_migrations (version UInt32, name String, checksum UInt64, at DateTime64(3, 'UTC')) ENGINE = ReplacingMergeTree(at) ORDER BY version",
 		"CREATE TABLE csigscope.partials_1s (window_start DateTime64(9, 'UTC'), observations UInt64) ENGINE = ReplacingMergeTree ORDER BY window_start")
+	keepEngine(t, env, dir)
 	store := "--store=embedded:" + dir
 	config := writeFile(t, filepath.Join(t.TempDir(), "collect.yaml"), "collect:\n  ingest: {listen: "+freeAddress(t)+", anonymous: host1}\n")
 	replay := []string{"replay", "--scenario", "demo", "--set", "duration=1s"}
@@ -163,7 +166,9 @@ func TestSchemaGrants(t *testing.T) {
 func TestSchemaTrim(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
-	store := "--store=embedded:" + filepath.Join(t.TempDir(), "store")
+	dsn := newStore(t, env, filepath.Join(t.TempDir(), "store"))
+	keepEngine(t, env, dsn)
+	store := "--store=" + dsn
 	mustRun(t, env, "replay", "--scenario", "demo", "--set", "duration=1s", "--fine", "10ms", "--fine-all", store)
 	for _, tt := range []struct {
 		args []string

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -39,7 +40,7 @@ func startEngine(t *testing.T, env []string, dir string) *chdb.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := chdb.Options{Dir: dir, Command: []string{path, "engine", "--dir", dir}}
+	o := chdb.Options{Dir: dir, Command: []string{path, "engine", "--dir", dir}, Logger: slog.New(slog.DiscardHandler)}
 	for _, v := range env {
 		if library, ok := strings.CutPrefix(v, chdb.LibraryEnv+"="); ok {
 			o.Library = library
@@ -91,6 +92,7 @@ func TestStoreSectionIsUsed(t *testing.T) {
 	exists(at("file"), true)
 	exists(at("outbox"), true)
 	exists(filepath.Join(at("file"), "outbox"), false)
+	keepEngine(t, env, at("file"))
 	const day = 24 * time.Hour
 	if got, want := retention(t, env, at("file")), (store.Retention{2 * time.Hour, 30 * day, 400 * day}); got != want {
 		t.Errorf("retention %v, want %v", got, want)

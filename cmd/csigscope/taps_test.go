@@ -11,7 +11,8 @@ import (
 func TestQueryTaps(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
-	dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
+	dsn := newStore(t, env, filepath.Join(t.TempDir(), "store"))
+	keepEngine(t, env, dsn)
 	e := emit(t, "--scenario", "quickstart", "--set", "duration=2s")
 	var s summaryOutput
 	for _, args := range [][]string{nil, {"--chunk-size", "100000"}} {

@@ -202,7 +202,8 @@ func TestTypesToCome(t *testing.T) {
 	})
 	checkTypesDecoded(t, mustRun(t, env, "decode", "--config", config, capture))
 	checkTypesText(t, mustRun(t, env, "replay", "--config", config, "--store", "none", capture))
-	dsn := "embedded:" + filepath.Join(dir, "store")
+	dsn := newStore(t, env, filepath.Join(dir, "store"))
+	keepEngine(t, env, dsn)
 	summary := mustRun(t, env, "replay", "--config", config, "--store", dsn, "-o", "json", capture)
 	query := func(args ...string) string {
 		return mustRun(t, env, append([]string{"query", "--store", dsn}, args...)...)

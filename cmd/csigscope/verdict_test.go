@@ -80,7 +80,8 @@ func TestVerdictIsTrue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := emit(t, test.scenario...)
-			dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
+			dsn := newStore(t, env, filepath.Join(t.TempDir(), "store"))
+			keepEngine(t, env, dsn)
 			replayInto(t, env, dsn, e, e.captures(t))
 			text := mustRun(t, env, "query", "verdict", "--store", dsn)
 			v := decodeJSON[verdictOutput](t, mustRun(t, env, "query", "verdict", "--store", dsn, "-o", "json"))
