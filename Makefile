@@ -130,11 +130,11 @@ accuracy: ## print how often replay names the true port, which faults report and
 
 digests: engine ## compare the results of all scenarios with the golden digests (SCENARIO=NAME for one, TEXTS=FOLDER keeps the rows, UPDATE=1 writes the digests again)
 	$(GO) test -count=1 -timeout 60m -run '^TestDigests$$/^scenario$$/^$(or $(SCENARIO),.*)$$' ./cmd/csigscope \
-		-args $(if $(UPDATE),-update) $(if $(TEXTS),-texts $(abspath $(TEXTS)))
+		-args -every $(if $(UPDATE),-update) $(if $(TEXTS),-texts $(abspath $(TEXTS)))
 
 nightly: build deps ## run the long tests, for hours: race everywhere, 1000 kills, load, soak, accuracy, long fuzzing
 	CSIGSCOPE_TEST_PAIRS=1 $(GO) test -count=1 -timeout 180m -race -vet=off ./...
-	$(MAKE) torture load soak
+	$(MAKE) torture load soak digests
 	$(MAKE) accuracy SEEDS=10
 	CSIGSCOPE_TEST_INGEST_OUTAGE=30m $(GO) test -count=1 -timeout 60m -v -run '^TestStoreAway$$' ./ingest/remote
 	$(MAKE) fuzz FUZZTIME=10m

@@ -310,7 +310,7 @@ func (r *digestRun) askTables() {
 			} else {
 				r.add("table", table.Name, text, -1)
 			}
-		} else if r.asks() && r.chooses(table.Name) {
+		} else if r.asks() && r.chooses(table.Name) && r.picks("view", table.Name) {
 			r.askView(table.Name, table.SQL)
 		}
 	}
@@ -434,6 +434,9 @@ func (r *digestRun) askAPI() {
 		if strings.HasPrefix(path, edge.AdminPath) || path == "/api/v1/bundle" {
 			continue // the former describe the server, not stored data; the latter is among pageQuestions
 		}
+		if !r.picks("api", path) {
+			continue
+		}
 		question, get := methods["get"]
 		if !get || len(methods) > 1 {
 			t.Fatalf("%s is not asked by GET alone", path)
@@ -484,6 +487,9 @@ func (r *digestRun) askAPI() {
 		page = page[:2]
 	}
 	for _, path := range page {
+		if !r.picks("page", path) {
+			continue
+		}
 		path, query, _ := strings.Cut(path, "?")
 		q := apiQuestion{digestRun: r, address: base + path}
 		with, err := url.ParseQuery(query)
