@@ -32,7 +32,7 @@ func earlierBinary(t *testing.T) string {
 	path := filepath.Join(dir, "csigscope")
 	for _, command := range []string{
 		"git -C ../.. archive --format=tar " + earlierCommit + " | tar -x -C " + dir + " --one-top-level=source",
-		"cd " + dir + "/source && go build -o " + path + " ./cmd/csigscope",
+		"cd " + dir + "/source && go build -trimpath -o " + path + " ./cmd/csigscope",
 	} {
 		if out, err := exec.CommandContext(t.Context(), "bash", "-o", "pipefail", "-c", command).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", command, err, out)
