@@ -132,7 +132,7 @@ digests: engine ## compare the results of all scenarios with the golden digests 
 	$(GO) test -count=1 -timeout 60m -run '^TestDigests$$/^scenario$$/^$(or $(SCENARIO),.*)$$' ./cmd/csigscope \
 		-args -every $(if $(UPDATE),-update) $(if $(TEXTS),-texts $(abspath $(TEXTS)))
 
-nightly: build deps ## run the long tests, for hours: race everywhere, 1000 kills, load, soak, accuracy, long fuzzing
+nightly: build deps ## run the long tests, for hours: race everywhere, 1000 kills, load, soak, digests, accuracy, long fuzzing
 	CSIGSCOPE_TEST_PAIRS=1 $(GO) test -count=1 -timeout 180m -race -vet=off ./...
 	$(MAKE) torture load soak digests
 	$(MAKE) accuracy SEEDS=10
