@@ -76,9 +76,10 @@ func Parse(r io.Reader, name string) (Scenario, error) {
 }
 
 func parse(text []byte) (Scenario, error) {
-	var base struct {
+	type onlyBase struct { // errors name the type
 		Base string `yaml:"base"`
 	}
+	var base onlyBase
 	if err := yaml.Unmarshal(text, &base); err != nil {
 		return Scenario{}, err
 	}

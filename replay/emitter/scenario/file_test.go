@@ -127,7 +127,7 @@ func TestParseErrors(t *testing.T) {
 		{"hash of addresses that are not IPv4", "base: ipv6\necmp_hash: crc32\n", "ecmp_hash: expected IPv4"},
 		{"fraction", "base: demo\nspines: 1.5\n", "line 2: cannot unmarshal !!float `1.5` into int"},
 		{"second document", "base: demo\n---\nspines: 1\n", "more than one YAML document"},
-		{"not a mapping", "- 1\n", "cannot unmarshal"},
+		{"not a mapping", "- 1\n", "line 1: cannot unmarshal !!seq into scenario.onlyBase"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
