@@ -79,7 +79,7 @@ func TestNothingThatFits(t *testing.T) {
 		t.Errorf("topology %q, was %q", got, topology)
 	}
 	for want, args := range map[string][]string{
-		"no rows match: there are rows from 2026-": {"query", "cells", "--since", "1h"},
+		"no rows match: there are rows from 2026-": {"query", "cells", "--since", "2d"},
 		"no rows match": {"query", "findings", "--kind", "stuck-port"},
 	} {
 		if r := runBinary(t, env, append(args, "--store", dsn)...); r.code != exitDone || !strings.Contains(r.stderr, want) {

@@ -12,6 +12,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/answers"
 	"github.com/csigscope/csigscope/aggregate/query/tabular"
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/cmd/csigscope/internal/config"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -130,13 +131,13 @@ func (r *timeRange) add(cmd *cobra.Command, otherwise string) {
 	flags := cmd.Flags()
 	flags.StringVar(&r.from, "from", "", "start of the range (`TIME` in RFC 3339); default: "+otherwise)
 	flags.StringVar(&r.to, "to", "", "end of the range (`TIME` in RFC 3339); default: "+otherwise)
-	flags.DurationVar(&r.since, "since", 0, "length of a range that ends now, such as 15m, instead of --from and --to")
+	flags.Var(lengthFlag{&r.since}, "since", "length of a range that ends now, such as 15m or 7d, instead of --from and --to")
 	exclusive(flags, "since", "from")
 	exclusive(flags, "since", "to")
 	before(cmd, func([]string) error {
 		if flags.Changed("since") {
-			if r.since <= 0 || r.from != "" || r.to != "" {
-				return fmt.Errorf("--since %s: expected a time above 0, and neither --from nor --to", r.since)
+			if r.since == 0 || r.from != "" || r.to != "" {
+				return fmt.Errorf("--since %s: expected a time above 0, and neither --from nor --to", config.Duration(r.since))
 			}
 			r.end = time.Now()
 			r.begin = r.end.Add(-r.since)
