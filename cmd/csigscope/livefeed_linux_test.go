@@ -80,7 +80,7 @@ func collectFeed(t *testing.T, env []string) {
 			durable = durable || m.Durable
 		}
 	}
-	runUntil(t, env, "DURABLE", "query", "watch", server)
+	runUntil(t, env, "DURABLE", "query", "watch", server).end(syscall.SIGTERM)
 	stop()
 	c.end(syscall.SIGTERM)
 	keepEngine(t, env, dsn)

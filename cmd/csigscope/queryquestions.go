@@ -532,6 +532,9 @@ func followWith(cmd *cobra.Command, what string, f func(c *client.Client, count 
 		c.Retrying = func(why error, wait time.Duration) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "csigscope: %s: trying again in %s\n", asked(why), wait)
 		}
-		return asked(f(c, count))
+		if err = f(c, count); count == 0 && errors.Is(err, context.Canceled) {
+			return nil // an interrupt ends following
+		}
+		return asked(err)
 	}
 }
