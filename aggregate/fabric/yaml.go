@@ -87,9 +87,7 @@ func fractions(n *yaml.Node, t reflect.Type) (wrong []string) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
+	n = content(n)
 	whole := reflect.Int <= t.Kind() && t.Kind() <= reflect.Uint64
 	switch {
 	case reflect.PointerTo(t).Implements(reflect.TypeFor[yaml.Unmarshaler]()):
@@ -112,10 +110,8 @@ func fractions(n *yaml.Node, t reflect.Type) (wrong []string) {
 			if strings.Contains(options, "inline") {
 				wrong = append(wrong, fractions(n, f.Type)...)
 			}
-			for i := 0; key != "" && i+1 < len(n.Content); i += 2 {
-				if n.Content[i].Value == key {
-					wrong = append(wrong, fractions(n.Content[i+1], f.Type)...)
-				}
+			if c := child(n, key); c != nil {
+				wrong = append(wrong, fractions(c, f.Type)...)
 			}
 		}
 	}

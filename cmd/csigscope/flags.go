@@ -194,23 +194,6 @@ func addByteFlag(flags *pflag.FlagSet, n *int64, name string, value int64, usage
 	flags.Var((*config.Bytes)(n), name, usage)
 }
 
-// lengthFlag is the value of a flag for a length of time, also in days. 0 is printed as nothing: the flag has no default.
-type lengthFlag struct{ *time.Duration }
-
-// Set implements pflag.Value.
-func (s lengthFlag) Set(text string) error { return (*config.Duration)(s.Duration).Set(text) }
-
-// String implements pflag.Value.
-func (s lengthFlag) String() string {
-	if s.Duration == nil || *s.Duration == 0 { // pflag calls it on the zero value
-		return ""
-	}
-	return config.Duration(*s.Duration).String()
-}
-
-// Type implements pflag.Value.
-func (lengthFlag) Type() string { return "duration" }
-
 // noArgs rejects arguments. Most are files whose flag was forgotten.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {

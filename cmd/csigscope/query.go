@@ -131,7 +131,8 @@ func (r *timeRange) add(cmd *cobra.Command, otherwise string) {
 	flags := cmd.Flags()
 	flags.StringVar(&r.from, "from", "", "start of the range (`TIME` in RFC 3339); default: "+otherwise)
 	flags.StringVar(&r.to, "to", "", "end of the range (`TIME` in RFC 3339); default: "+otherwise)
-	flags.Var(lengthFlag{&r.since}, "since", "length of a range that ends now, such as 15m or 7d, instead of --from and --to")
+	flags.Var((*config.Duration)(&r.since), "since", "length of a range that ends now, such as 15m or 7d, instead of --from and --to")
+	flags.Lookup("since").DefValue = "" // none
 	exclusive(flags, "since", "from")
 	exclusive(flags, "since", "to")
 	before(cmd, func([]string) error {
