@@ -22,7 +22,7 @@ const (
 	// nothing new: the same measurement.
 	RejectRepeat
 	// RejectFuture is a time far ahead of the watermark that later observations
-	// contradicted, or a live one that is MaxAhead or more ahead of the host's clock.
+	// contradicted, or a live one that is more than MaxAhead ahead of the host's clock.
 	RejectFuture
 	// RejectNoTime is an observation of a capture without times.
 	RejectNoTime

@@ -32,8 +32,8 @@ const exampleTime = "a time such as 2026-01-05T12:00:00Z"
 // yamlKinds are plain names for YAML's kinds of values.
 var yamlKinds = map[string]string{"str": "text", "int": "a number", "float": "a number", "bool": "true or false", "null": "nothing", "timestamp": "a time", "seq": "a list", "map": "keys with values"}
 
-// DecodeYAML decodes a text into v, a pointer to a struct, and returns its tree as well, which also
-// invalid values have. Unknown keys, a second document, and numbers with a fraction where whole ones belong are
+// DecodeYAML decodes a text into v, a pointer to a struct, and returns its tree as well, even if it
+// has invalid values. Unknown keys, a second document, and numbers with a fraction where whole ones belong are
 // errors: the YAML decoder would cut the fraction off. Without a document the error is io.EOF.
 func DecodeYAML(text []byte, v any) (tree *yaml.Node, err error) {
 	d := yaml.NewDecoder(bytes.NewReader(text))

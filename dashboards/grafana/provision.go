@@ -36,7 +36,7 @@ const (
 // Options configure the dashboards. DefaultOptions fit any store: without location colors, for the
 // four defined signals.
 type Options struct {
-	// Locations get the page's colors, up to maxMappings of them, the coarsest first.
+	// Locations get the page's colors, up to 1000 of them, the coarsest first.
 	Locations []fabric.Location
 	// Fine is the length of the finest stored windows, below 1 s.
 	Fine time.Duration

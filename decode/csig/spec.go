@@ -55,7 +55,7 @@ func (s Spec) MarshalYAML() (any, error) {
 // TPIDSpec gives a tag protocol identifier its layout. No EtherType is allocated yet, and nothing
 // on the wire tells profiles apart.
 type TPIDSpec struct {
-	TPID    uint16 `yaml:"tpid"`    // 0x0600 and up, and not a reservedEtherType
+	TPID    uint16 `yaml:"tpid"`    // 0x0600 and up, and not of a protocol that may follow a tag, such as IPv4
 	Format  string `yaml:"format"`  // compact or wide
 	Profile string `yaml:"profile"` // ietf01 or uec050
 }

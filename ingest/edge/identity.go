@@ -24,7 +24,8 @@ type Auth struct {
 	// TLS names the server's certificate and the authority for client certificates. Without a
 	// certificate the server uses plain HTTP.
 	TLS TLSFiles
-	// Clients is the file of names and tokens, reloaded when it changes; see readClients.
+	// Clients is the file of names and tokens, reloaded when it changes. Its lines are "NAME: SHA256
+	// [EXPIRES]" or, with Config.Access, "NAME: ROLE SHA256 [EXPIRES]" and "NAME: ROLE certificate".
 	Clients string
 	// Anonymous is the identity of clients without a credential. If its name is empty, such
 	// clients are refused.

@@ -15,7 +15,7 @@ import (
 type Sessions interface {
 	Source
 	// Interfaces returns the list that Frame.Interface indexes: first the tap itself, then its
-	// sessions by name. It grows as frames arrive, up to a limit that the source must enforce,
+	// sessions, each with its name. It grows as frames arrive, up to a limit that the source must enforce,
 	// and its entries never change.
 	Interfaces() []capture.Interface
 	// Received returns when the last packet was received (Unix ns, by the source's clock), with

@@ -10,10 +10,10 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// Counts holds the outcomes of exporters' items: blocks and batches of observations. When no
+// Counts holds the outcomes of exporters' items: blocks, batches of observations and records. When no
 // request is in progress,
 //
-//	Items == StoredItems + RepeatedItems + UndescribedItems + RetriedItems + the sum of RefusedItems
+//	Items == StoredItems + RepeatedItems + UndescribedItems + RetriedItems + RefusedItems
 //	Observed == StoredObservations + the observations in repeated, undescribed, retried and refused items
 //
 // and StoredObservations includes OverflowObservations.

@@ -209,7 +209,7 @@ func (e *exporter) overtaken(at blockID, window int64, now time.Time, ahead time
 }
 
 // finish ends the work on an item whose number enter took. If the sink has rows of a batch that
-// is not durable, it keeps the batch until it is sent again.
+// is not durable, finish keeps the batch until it is sent again.
 func (e *exporter) finish(it *item, durable bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

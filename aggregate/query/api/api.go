@@ -65,7 +65,7 @@ type Config struct {
 	MaxLag     int
 	CacheBytes int // bytes of answers and intermediate results kept for equal requests
 
-	ExportTimeout time.Duration // 0: Timeout and 15 s
+	ExportTimeout time.Duration // 0: Timeout + 15 s
 	ExportRows    int
 
 	Logger *slog.Logger     // nil: discard

@@ -103,7 +103,8 @@ func (r *MirrorReader) add(s *sessionState) *sessionState {
 
 // ReadBatch fills b with the next mirrored frames; their Interface indexes Interfaces. Like the
 // source's, it returns an empty batch if none arrived, and data in b is valid until the next
-// call. TimeNS is the time of reception, unless the mirror's clock is the switch's.
+// call. TimeNS is the time of reception, or that of the switch in sessions with ClockSwitch, if it is
+// usable.
 func (r *MirrorReader) ReadBatch(b *capture.Batch) error {
 	if err := r.source.ReadBatch(b); err != nil {
 		return err
@@ -227,8 +228,8 @@ func (r *MirrorReader) follow(state *sessionState, s *decode.Session) {
 	state.next, state.expected = s.Sequence+1, true
 }
 
-// Interfaces returns the entry of all other sessions, then the sessions by their keys. The list grows
-// while frames are read, and its entries never change.
+// Interfaces returns the entry of all other sessions, then the sessions, each named by its key, as they
+// came. The list grows while frames are read, and its entries never change.
 func (r *MirrorReader) Interfaces() []capture.Interface { return r.list[:len(r.list):len(r.list)] }
 
 // LowWatermark returns the source's value.

@@ -138,8 +138,8 @@ func (t *Recorder) Sent(p *[2]PortStats, from, to int64, bytes uint64) {
 func (t *Recorder) Due(now int64) bool { return now >= t.End+t.grace }
 
 // CloseWindow writes the present window and moves to the next. counts returns a port's counts:
-// switch ports come first, then host interfaces, which the file leaves out. paths lists the
-// window's paths, as in closePhysical.
+// switch ports come first, then host interfaces, which the file leaves out. paths yields
+// each cell of the window with the switch ports that its packets entered, in path order.
 func (t *Recorder) CloseWindow(counts func(port int) *[2]PortStats, paths iter.Seq2[int32, []int32]) error {
 	start := time.Unix(0, t.window*t.windowNS).UTC()
 	for _, cell := range t.order {
