@@ -32,10 +32,8 @@ type Origin struct {
 	InPieces bool   // the file is read in several pieces: findings need the Passage of each
 }
 
-// Stream turns one tap's frames into rows: decoder, shard, watcher and counts. It decodes
-// observations into the slice that the shard reads: obs[:n] are decoded, and there is always room
-// for those of one more frame. One goroutine uses it. Errors of Add, Pass, AdvanceTo and Flush are the
-// sink's and final, as for Shard.Add.
+// Stream turns one tap's frames into rows: decoder, shard, watcher and counts. One goroutine uses it.
+// Errors of Add, Pass, AdvanceTo and Flush are the sink's and final, as for Shard.Add.
 type Stream struct {
 	settings Settings
 	tap      Tap
@@ -50,6 +48,7 @@ type Stream struct {
 	tally   Tally
 
 	result decode.Result
+	// The shard reads obs[:n], which are decoded. There is always room for the observations of one more frame.
 	obs    *[pendingItems + decode.MaxObservations]decode.Observation
 	n      int
 	survey survey // of obs[:n]
