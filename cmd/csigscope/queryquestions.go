@@ -79,8 +79,9 @@ func (f *questionFlags) question(use, short string, ask func(*cobra.Command, *cl
 	return cmd
 }
 
-func (f *questionFlags) addSort(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.sort, "sort", answers.Worst, "order of the rows: worst, or a `COLUMN` such as mean; -COLUMN has the largest first")
+// addSort adds the order of the rows. The help names column as an example.
+func (f *questionFlags) addSort(cmd *cobra.Command, column string) {
+	cmd.Flags().StringVar(&f.sort, "sort", answers.Worst, "order of the rows: worst, or a `COLUMN` such as "+column+"; -COLUMN has the largest first")
 }
 
 // addState adds a filter by state.
@@ -151,7 +152,7 @@ json, ndjson or csv, trend is how much higher the mean is in the later half of t
 earlier half. It is empty if a half has no value: ask a collector with --windows 2 or more.`
 	f.cells.add(cmd)
 	f.cells.addEnds(cmd)
-	f.addSort(cmd)
+	f.addSort(cmd, "mean")
 	addState(cmd)
 	addWindows(cmd, 1)
 	return cmd
@@ -161,7 +162,7 @@ func newQueryLocations() *cobra.Command {
 	var f questionFlags
 	cmd := f.command("locations", "Locations by how often heavy observations name them", answers.Locations, "signal", "level", "top", "windows")
 	f.cells.add(cmd)
-	f.addSort(cmd)
+	f.addSort(cmd, "heavy_mean")
 	addTop(cmd, 20, "locations")
 	addWindows(cmd, 1)
 	return cmd
@@ -206,7 +207,7 @@ Without a fabric file, links are the locations that tags name, without capacity,
 	flags.StringSlice("device", nil, "only links that leave these `DEVICES`")
 	flags.StringSlice("peer", nil, "only links into these `DEVICES` or hosts")
 	flags.StringSlice("state", nil, "only links in these `STATES`: congested, brief, clear, too_few, not_judged, no_data")
-	f.addSort(cmd)
+	f.addSort(cmd, "mean")
 	addTop(cmd, 1000, "links")
 	addWindows(cmd, 10)
 	return cmd
@@ -250,7 +251,7 @@ With --windows, a collector answers from memory.`
   csigscope query flows --link leaf3:up1 --windows 10 --server http://127.0.0.1:9465`
 	f.cells.addSignal(cmd)
 	f.cells.addEnds(cmd)
-	f.addSort(cmd)
+	f.addSort(cmd, "mean")
 	flags := cmd.Flags()
 	flags.StringSlice("location", nil, "only flows whose heavy observations name these `LOCATIONS` most")
 	flags.StringSlice("link", nil, "only flows whose location is one of these `PORTS`, or a set with one of them")
@@ -292,7 +293,7 @@ func newQueryFindings() *cobra.Command {
 	flags.StringSlice("kind", nil, "only these `KINDS` of findings")
 	flags.StringSlice("device", nil, "only findings about these `DEVICES`")
 	flags.StringSlice("location", nil, "only findings about these `LOCATIONS`")
-	f.addSort(cmd)
+	f.addSort(cmd, "count")
 	addTop(cmd, 100, "findings")
 	before(cmd, func([]string) error {
 		list, err := flags.GetStringSlice("severity")
