@@ -471,6 +471,9 @@ func parseRetention(list []string) (store.Retention, error) {
 		if err := d.Set(text); err != nil || d == 0 {
 			return keep, fmt.Errorf("%q: expected a time such as 6h or 14d", item)
 		}
+		if err := store.CheckRetention(time.Duration(d)); err != nil {
+			return keep, fmt.Errorf("%q: %w", item, err)
+		}
 		keep[i] = time.Duration(d)
 	}
 	return keep, nil

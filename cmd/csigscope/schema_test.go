@@ -176,7 +176,7 @@ func TestSchemaTrim(t *testing.T) {
 		want string
 	}{
 		{[]string{"migrate", store, "--retention", "fine=2h,1s=30d"}, 0, "up to date"},
-		{[]string{"migrate", store, "--retention", "1s=1m"}, 2, "at least 1h"},
+		{[]string{"migrate", store, "--retention", "1s=1m"}, 2, `--retention: "1s=1m": invalid retention: expected whole seconds, at least 1h`},
 		{[]string{"migrate", store, "--retention", "2s=1h"}, 2, "expected fine=TIME"},
 		{[]string{"migrate", store, "--retention", "1s"}, 2, "such as 6h"},
 		{[]string{"trim", store}, 2, "--max-disk"},
