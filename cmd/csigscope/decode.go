@@ -28,10 +28,10 @@ func newDecodeCommand() *cobra.Command {
 		Use:   "decode FILE...",
 		Short: "Print each tag and reflection of a capture as JSON",
 		Long: `decode prints one JSON object per tag or reflection, in the order of the packets in the file. low and
-high bound its value; high is excluded. src and dst are the packet's own. A tag measures the path
-from src to dst; a reflection, with "path": "reverse", the one from dst to src. -o table prints a line
-for people instead, with the time as RFC 3339 beside time_ns. At the end decode prints on standard
-error the numbers of packets, by result, and of observations.
+high bound its value; high is excluded, unless it is a ratio of 1. src and dst are the packet's own. A
+tag measures the path from src to dst; a reflection, with "path": "reverse", the one from dst to src.
+-o table prints a line for people instead, with the time as RFC 3339 beside time_ns. At the end decode
+prints on standard error the numbers of packets, by result, and of observations.
 
 FILE may be pcap or pcapng, plain or compressed with gzip or zstd, a folder of captures, or - for
 standard input. After damage, reading resumes where packets are valid again. The bytes between are
