@@ -26,8 +26,8 @@ const (
 	// maxKnocking the number of prefixes observed for that.
 	knocksNeeded = 3
 	maxKnocking  = 1 << 15
-	// goneKnocking is the number of seconds without traffic after which another prefix may replace
-	// it.
+	// goneKnocking is the number of seconds without traffic after which an observed prefix may give
+	// way to another.
 	goneKnocking = 2 * reviseEvery
 	// idleSeconds is the time without a row after which a prefix may be forgotten: longer than 1
 	// min windows stay open.

@@ -391,7 +391,8 @@ func (c *collector) peerMetrics() (m metrics.Peers) {
 const (
 	// topSpan is the time range of the top bottlenecks, up to now.
 	topSpan = time.Minute
-	// topRows is the maximum number of locations tracked in it.
+	// topRows is the maximum number of rows, in all of its 6 steps together: in each, one per
+	// signal, kind and location.
 	topRows = 6 << 14
 	// topCount is the number of exported locations per signal.
 	topCount = 10

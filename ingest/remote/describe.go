@@ -24,7 +24,7 @@ const (
 	// maxKept is the maximum number of epochs whose descriptions are kept next to the spool.
 	maxKept = 64
 	// maxBatchDescriptions is the maximum number of descriptions that a request of several records
-	// needs: a collector remembers at least 16 of an exporter.
+	// needs: a collector remembers at least minDescribed of an exporter.
 	maxBatchDescriptions = 8
 	// describeBytes and describeNames limit a part of a description.
 	describeBytes = 512 << 10
