@@ -235,8 +235,8 @@ func newQueryFlows() *cobra.Command {
 	cmd.Long = `flows lists the flows with the most heavy observations, and the location that most of these
 observations name. The row of a flow counts only its heavy observations. All other observations
 are in rows "others": one for each cell, from the windows that store a flow of it, and one in the
-group overflow for the rest. The rows add up to all observations; only min and max of "others" are
-those of the whole cells.
+group overflow for the rest. A row counts its tags if it has any, else its reflections. The rows of
+tags add up to all tags; only min and max of "others" are those of the whole cells.
 
 Each window of 1 s or 1 min stores the worst flows of each signal and kind (flows: {top: 100} in the
 configuration; 0 for none). Their numbers are exact up to flows: {budget: 4096} flows in a window,
