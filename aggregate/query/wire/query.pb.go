@@ -5180,7 +5180,8 @@ func (x *Hop) GetCount() uint32 {
 // TopologyResponse is the fabric file's information about paths.
 type TopologyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name of the fabric file.
+	// Name that the page shows for the fabric: the scenario's in demo, --name in query serve; collect
+	// has none.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Hash of the topology, which changes with each change of it; empty without a fabric file.
 	Revision string `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
@@ -6354,7 +6355,8 @@ func (x *Group) GetParent() string {
 // FabricResponse lists the groups and locations in answers.
 type FabricResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name of the fabric file.
+	// Name that the page shows for the fabric: the scenario's in demo, --name in query serve; collect
+	// has none.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// All groups.
 	Groups []*Group `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
