@@ -69,7 +69,7 @@ type sighting struct {
 	length uint32 // bytes behind the IP header, or of the payload
 	port   uint8  // after the device
 	first  bool   // it is a first fragment
-	by     uint16 // likewise; the tag's possible writers: an index into Judge.writers.lists
+	by     uint16 // after the device; the tag's possible writers: an index into Judge.writers.lists
 }
 
 // numberBits is the length of a packet's number in a sighting's place.

@@ -24,8 +24,8 @@ type flow struct {
 	pace         pacing
 	control      scenario.Control
 	marks        bool       // packets are ECN-capable
-	window       *window    // nil: one endless transfer
-	transfers    *transfers // data bytes in a full packet
+	window       *window    // nil: open loop
+	transfers    *transfers // nil: one endless transfer
 	payload      uint32     // bytes of data in a full packet
 	acknowledged uint32     // first byte not yet acknowledged; window only
 	urgent       uint32     // end of the packet that must be acknowledged at once
