@@ -285,4 +285,21 @@ func TestVerdictOfLongRange(t *testing.T) {
 	if len(v.Statements) != 1 || v.Statements[0].Text != want || v.Statements[0].Since != 0 {
 		t.Errorf("%+v, want %s", v.Statements, want)
 	}
+	const text = "Nothing is congested at the end (2026-01-20 09:00:10 UTC); before that 1 place and in the last 300 windows of the range 1 of 1 cells were, over all signals."
+	if v.Text != text {
+		t.Errorf("%s\nwant %s", v.Text, text)
+	}
+	g = ground(f, 10, load{src: 3, dst: 1, port: "leaf3:up1", to: 10})
+	for i := range g.Signals { // a brief load: in a range without any, no window can have been congested
+		g.Signals[i].Cells[0].Heavy = 1
+	}
+	for windows, want := range map[int]string{
+		aggregate.Horizon:     "No cell was congested; 0.5 % of the observations were heavy: 1 cell judged, 4 of 4 taps sent data.",
+		aggregate.Horizon + 1: "No cell was congested in the last 300 windows of the range; 0.5 % of the observations were heavy: 1 cell judged, 4 of 4 taps sent data.",
+	} {
+		g.From = g.To.Add(-time.Duration(windows) * time.Second)
+		if got := query.NewFabricVerdict(g).Text; got != want {
+			t.Errorf("%d windows: %s\nwant %s", windows, got, want)
+		}
+	}
 }

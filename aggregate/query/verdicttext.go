@@ -157,11 +157,17 @@ func (b *verdictBuilder) headline() (VerdictKind, string) {
 			was++
 		}
 	}
-	cells := fmt.Sprintf("%d of %d cells", out.CongestedCells, out.Cells)
+	period, lately := "the whole range", ""
+	if b.long() {
+		period = fmt.Sprintf("the last %d windows of the range", aggregate.Horizon)
+		lately = " in " + period
+	}
 	over := "" // each signal alone may have fewer cells
 	if len(b.Signals) > 1 {
 		over = ", over all signals"
 	}
+	cells := fmt.Sprintf("%d of %d cells", out.CongestedCells, out.Cells)
+	summary := fmt.Sprintf("In %s %s were congested%s.", period, cells, over)
 	judged := fmt.Sprintf("%s judged%s", count(out.JudgedCells, "cell"), b.seen())
 	if out.JudgedCells < out.Cells {
 		judged = fmt.Sprintf("%d of %d cells judged%s", out.JudgedCells, out.Cells, b.seen())
@@ -170,25 +176,35 @@ func (b *verdictBuilder) headline() (VerdictKind, string) {
 	case out.Cells == 0 || out.Observations == 0:
 		return VerdictNoData, b.nothing()
 	case now > 0:
-		return VerdictCongested, fmt.Sprintf("Congested at the end (%s): %s%s%s. In the whole range %s were congested%s.", b.end(), count(now, "place"), earlier(was, "other"), unknown(untimed), cells, over)
+		return VerdictCongested, fmt.Sprintf("Congested at the end (%s): %s%s%s. %s", b.end(), count(now, "place"), earlier(was, "other"), unknown(untimed), summary)
 	case b.anyOngoing():
-		return VerdictCongested, fmt.Sprintf("Cells are congested at the end (%s), but no single place is. In the whole range %s were congested%s.", b.end(), cells, over)
+		return VerdictCongested, fmt.Sprintf("Cells are congested at the end (%s), but no single place is. %s", b.end(), summary)
 	case len(b.ongoing) > 0:
 		what, before := count(len(b.ongoing), "cell"), "place"
 		if untimed > 0 {
 			what, before = count(untimed, "place"), "other"
 		}
-		return VerdictCongested, fmt.Sprintf("Congested over the range as a whole: %s, with too few observations in each window to say when%s. In the whole range %s were congested%s.", what, earlier(was, before), cells, over)
+		return VerdictCongested, fmt.Sprintf("Congested over the range as a whole: %s, with too few observations in each window to say when%s. %s", what, earlier(was, before), summary)
 	case was > 0 || out.CongestedCells > 0:
-		return VerdictWasCongested, fmt.Sprintf("Nothing is congested at the end (%s); before that %s and %s were%s.", b.end(), count(was, "place"), cells, over)
+		return VerdictWasCongested, fmt.Sprintf("Nothing is congested at the end (%s); before that %s and%s %s were%s.", b.end(), count(was, "place"), lately, cells, over)
 	case out.JudgedCells == 0:
 		return VerdictNotJudged, "Nothing could be judged: " + b.whyNotJudged() + "."
 	case b.incomplete():
-		return VerdictIncomplete, fmt.Sprintf("No observed cell was congested, but data is missing: %s.", judged)
+		return VerdictIncomplete, fmt.Sprintf("No observed cell was congested%s, but data is missing: %s.", lately, judged)
 	case out.Heavy > 0 || b.trimmed > 0:
-		return VerdictBrief, fmt.Sprintf("No cell was congested; %s of the observations were heavy: %s.", Percent(ZeroNaN(float64(out.Heavy)/float64(out.Observations))), judged)
+		return VerdictBrief, fmt.Sprintf("No cell was congested%s; %s of the observations were heavy: %s.", lately, Percent(ZeroNaN(float64(out.Heavy)/float64(out.Observations))), judged)
 	}
 	return VerdictHealthy, fmt.Sprintf("No cell was congested: %s.", judged)
+}
+
+// long reports whether the range has more windows than those that decide whether a cell was congested.
+func (b *verdictBuilder) long() bool {
+	for i := range b.Signals {
+		if r := b.Signals[i].Recent; b.From.UnixNano() < r.End-aggregate.Horizon*r.Length {
+			return true
+		}
+	}
+	return false
 }
 
 // anyOngoing reports whether a cell is congested at the end of the range.

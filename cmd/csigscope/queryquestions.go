@@ -454,10 +454,10 @@ func newQueryWatch() *cobra.Command {
 		Short: "Follow the cells as windows end",
 		Long: `watch asks the query API of a running csigscope. It prints the present cells, and then the cells
 of each window: when it ends, when it becomes final, and when late packets change it. As JSON it
-prints the events of the API. After a connection breaks, watch connects again and resumes. If
-it missed too much, it says so on standard error and prints all cells again. The column final is
-true once only late packets may change the window (collect.lateness of the configuration); durable
-is true if the window was already on disk when it was listed.
+prints the events of the API, except heartbeats. After a connection breaks, watch connects again and
+resumes. If it missed too much, it says so on standard error and prints all cells again. The column
+final is true once only late packets may change the window (collect.lateness of the configuration);
+durable is true if the window was already on disk when it was listed.
 
 --resolution follows windows below 1 s, if windows.resolutions of the collector's configuration has
 that length. They hold only cells with heavy observations, unless windows.fine_heavy_only is false,
@@ -489,9 +489,9 @@ func newQueryChanges() *cobra.Command {
 silent taps, and cells that lack data of these taps. Then it prints one line for each change:
 onset, cleared and moved of a cell, tap_lost, tap_back, tap_forgotten, coverage_lost and
 coverage_back. The time is the end of the newest window, which may be provisional. As ndjson it
-prints the events of the API. After a connection breaks, changes connects again and resumes. When it
-prints the whole state again, as after the first window or if it missed too much, it says so on
-standard error.`,
+prints the events of the API, except heartbeats. After a connection breaks, changes connects again
+and resumes. When it prints the whole state again, as after the first window or if it missed too
+much, it says so on standard error.`,
 		Example: `  csigscope query changes --server http://127.0.0.1:9465
   csigscope query changes --server http://127.0.0.1:9465 --link leaf3:up1 --state congested -o ndjson`,
 		Args: noArgs,

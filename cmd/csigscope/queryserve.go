@@ -41,7 +41,7 @@ section again; its files are read again when they change.
 
 Clients who may read the API also get /metrics for Prometheus, /healthz (200 while serve works)
 and /readyz (200 while the store answers, else the reason). On Linux with Landlock, serve gives
-up access to all files except the store's. Supports systemd notification (sd_notify).`,
+up access to all files but its own. Supports systemd notification (sd_notify).`,
 		Example: `  csigscope query serve
   csigscope query serve --config csigscope.yaml --listen 0.0.0.0:8443
   csigscope query serve --clickhouse-listen 127.0.0.1:8123

@@ -267,7 +267,8 @@ const maxRetry = 30 * time.Second
 // Watch calls handle for each event, until ctx ends, handle fails, the server refuses the
 // question, or the first attempt gets no answer or exceeds a limit of the client (429). It returns
 // ctx's error, the error of handle, or the reason. A broken stream is reopened, not before the
-// server's Retry-After, and resumes; if that is not possible, it begins with a gap and a snapshot.
+// server's Retry-After, and resumes; if that is not possible, it begins with a snapshot, mostly
+// after a gap.
 func (c *Client) Watch(ctx context.Context, parameters url.Values, handle func(*wire.WatchResponse) error) error {
 	in := &wire.WatchRequest{}
 	return follow(ctx, c, "watch", in, &in.After, parameters, c.calls.Watch, handle)
