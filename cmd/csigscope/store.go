@@ -107,7 +107,7 @@ func (db *openedStore) migrate(cmd *cobra.Command, keep store.Retention) error {
 	}
 	err := db.store.Migrate(cmd.Context())
 	if err == nil {
-		err = asUsage(db.store.SetRetention(cmd.Context(), keep))
+		err = db.store.SetRetention(cmd.Context(), keep)
 	}
 	if err != nil {
 		return errors.Join(err, db.Close())
@@ -149,7 +149,7 @@ func connect(cmd *cobra.Command, dsn string, how opening, f *outboxFlags, engine
 	}
 	db.store, err = store.Open(cmd.Context(), o)
 	if err != nil {
-		return nil, errors.Join(asUsage(err), db.Close())
+		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
 }
@@ -321,14 +321,6 @@ func (db *openedStore) Close() error {
 		db.engine = nil
 	}
 	return failed
-}
-
-// asUsage marks errors that the user's input caused.
-func asUsage(err error) error {
-	if errors.Is(err, store.ErrRetention) {
-		return usageError{err}
-	}
-	return err
 }
 
 // newEngineCommand returns the command of the embedded engine's child process.

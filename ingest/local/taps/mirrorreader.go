@@ -103,7 +103,7 @@ func (r *MirrorReader) add(s *sessionState) *sessionState {
 
 // ReadBatch fills b with the next mirrored frames; their Interface indexes Interfaces. Like the
 // source's, it returns an empty batch if none arrived, and data in b is valid until the next
-// call. TimeNS is the time of reception, or that of the switch in sessions with ClockSwitch, if it is
+// call. TimeNS is the time of reception. In sessions with ClockSwitch it is the switch's time, if that is
 // usable.
 func (r *MirrorReader) ReadBatch(b *capture.Batch) error {
 	if err := r.source.ReadBatch(b); err != nil {
