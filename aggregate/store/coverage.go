@@ -51,6 +51,9 @@ func (s *Store) CoverageCells(ctx context.Context, q Question) ([]CellCoverage, 
 	if err := s.resolve(ctx, &q, false); err != nil {
 		return nil, fmt.Errorf("read coverage: %w", err)
 	}
+	if q.Resolution == time.Second { // a share of the seconds
+		q.either = nil
+	}
 	query := fmt.Sprintf("SELECT src_group, dst_group, %s, producers, covered FROM %s WHERE %s ORDER BY covered, src_group, dst_group LIMIT %d",
 		saturated("observations, tags, reflections, untouched, trimmed, overflow"), q.call(s.database, "coverage_cells", q.signalArgs(), q.spanArgs()), q.cells(), s.maxRows+1)
 	return queryRows(ctx, s, "read coverage", query, func(rows driver.Rows) (c CellCoverage, err error) {

@@ -110,6 +110,13 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
 // span is read from the metadata of parts, without reading rows. Rows of superseded runs count
 // too.
 func (s *Store) span(ctx context.Context, g int) (span, error) {

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,44 +18,58 @@ const unclosed = 5 * time.Minute
 // process is one life of a producer, under any configuration.
 type process struct{ producer, incarnation uint64 }
 
-// ahead reports whether the range has seconds of a process, with rows of a condition, after its last minute:
-// a minute closes after its last second, and never if the process is killed. It reads minutes only if there
-// are open processes, and seconds only where one may have some: at the end of the range or of all seconds,
-// and while a minute is unclosed after its last minute or, without one, after the start of the range and its own.
-// Reading all seconds of a long range would take longer than the answer. So it misses two open minutes: of a process
-// killed just after an hour of silence, and of one ring if another ring of the tap closed this minute.
-func (s *Store) ahead(ctx context.Context, q *Question, condition string) (ahead bool, err error) {
-	began, err := s.openProcesses(ctx, q.From, q.To)
+// openMinutes returns the minutes in a range, ascending, in which a process has seconds, with rows of a condition, after its
+// last minute: a minute closes after its last second, and never if the process is killed. all reports a process
+// that seems to close none, so that all its minutes may be open. Of minutes it reads only those of open processes,
+// and of seconds only where one may have some: at the end of the range or of all seconds, and while a minute is
+// unclosed after its last minute or, without one, after the start of the range and its own. Reading all seconds
+// of a long range would take longer than the answer. So it misses two open minutes: of a process killed just
+// after an hour of silence, and of one ring if another ring of the tap closed this minute.
+func (s *Store) openMinutes(ctx context.Context, from, to time.Time, condition string) (open []time.Time, all bool, err error) {
+	began, err := s.openProcesses(ctx, from, to)
 	if err != nil || len(began) == 0 {
-		return false, err
+		return nil, false, err
 	}
 	minutes, seconds := resolutionTableAt(minuteTable), resolutionTableAt(secondTable)
 	closed := map[process]time.Time{} // end of the last minute
-	err = s.lastOf(ctx, began, minutes, condition+" AND "+minutes.during(q.From, q.To), func(p process, last time.Time) { closed[p] = last.Add(time.Minute) })
+	err = s.minutesOf(ctx, began, minutes, condition+" AND "+minutes.during(from, to), func(p process, minute time.Time) {
+		closed[p] = later(closed[p], minute.Add(time.Minute))
+	})
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
 	stored, err := s.span(ctx, secondTable)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
-	starts := []time.Time{q.To.Add(-unclosed), stored.last.Add(-unclosed)}
+	starts := []time.Time{to.Add(-unclosed), stored.last.Add(-unclosed)}
 	for p, t := range began {
 		if end, known := closed[p]; known {
 			starts = append(starts, end)
 		} else {
-			starts = append(starts, q.From, t)
+			starts = append(starts, from, t)
 		}
 	}
 	var during []string
-	for _, at := range spansAfter(starts, q.From, q.To) {
+	for _, at := range spansAfter(starts, from, to) {
 		during = append(during, seconds.during(at.From, at.To))
 	}
 	if len(during) == 0 {
-		return false, nil
+		return nil, false, nil
 	}
-	err = s.lastOf(ctx, began, seconds, condition+" AND ("+strings.Join(during, " OR ")+")", func(p process, last time.Time) { ahead = ahead || !last.Before(closed[p]) })
-	return ahead, err
+	found := map[time.Time]bool{}
+	first := map[process]time.Time{}
+	err = s.minutesOf(ctx, began, seconds, condition+" AND ("+strings.Join(during, " OR ")+")", func(p process, minute time.Time) {
+		if minute.Before(closed[p]) {
+			return
+		}
+		found[minute] = true
+		if first[p].IsZero() {
+			first[p] = minute
+		}
+		all = all || !minute.Before(first[p].Add(unclosed-time.Minute))
+	})
+	return slices.SortedFunc(maps.Keys(found), time.Time.Compare), all, err
 }
 
 // openProcesses returns the processes that have not ended and have no row in the last minute of a range,
@@ -82,16 +97,16 @@ WHERE (producer, incarnation, epoch) NOT IN (SELECT producer, incarnation, epoch
 	return began, err
 }
 
-// lastOf calls take with the start of the last window of each process that has one under a condition. There
+// minutesOf calls take with the minutes in which the processes have windows under a condition, in order. There
 // may be more processes than fit into a query.
-func (s *Store) lastOf(ctx context.Context, of map[process]time.Time, at resolutionTable, condition string, take func(process, time.Time)) error {
-	query := fmt.Sprintf("SELECT producer, incarnation, max(window_start) FROM %s.%s WHERE %s GROUP BY producer, incarnation", s.database, at.table(), condition)
+func (s *Store) minutesOf(ctx context.Context, of map[process]time.Time, at resolutionTable, condition string, take func(process, time.Time)) error {
+	query := fmt.Sprintf("SELECT producer, incarnation, toStartOfMinute(window_start) AS minute FROM %s.%s WHERE %s GROUP BY producer, incarnation, minute ORDER BY minute", s.database, at.table(), condition)
 	return s.query(ctx, s.reader, "find open minutes", query, func(rows driver.Rows) error {
 		var p process
-		var last time.Time
-		err := rows.Scan(&p.producer, &p.incarnation, &last)
+		var minute time.Time
+		err := rows.Scan(&p.producer, &p.incarnation, &minute)
 		if _, open := of[p]; open {
-			take(p, last)
+			take(p, minute)
 		}
 		return err
 	})

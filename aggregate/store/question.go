@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,9 +23,11 @@ type Question struct {
 	Signal   csig.Signal
 	From, To time.Time
 
-	// Resolution is the length of the windows to read: 1 min, 1 s or less. For 0 it is the
-	// coarser of 1 min and 1 s that divides From, To and Step and covers the range for every
-	// producer. Rows below 1 s may exist for congested cells only.
+	// Resolution is the length of the windows to read: 1 min, 1 s or less. Rows below 1 s may exist for
+	// congested cells only. For 0 those of 1 min are read where all producers have them, and those of 1 s
+	// elsewhere: at the ends of the range, and in minutes that are still open. States are then decided by
+	// windows of 1 s if the range is at most an hour or, with a Step, if that is not whole minutes; by
+	// windows of 1 min otherwise, and if the first windows of 1 s are no longer stored.
 	Resolution time.Duration
 	// Step is the length of the windows of the answer; see CellWindows.
 	Step time.Duration
@@ -37,6 +40,14 @@ type Question struct {
 	// NoModes allows Cells without modes and votes, which take a third of its time, and HeavyOnly allows
 	// CellLocations without the rows in which nothing was heavy.
 	NoModes, HeavyOnly bool
+
+	either *either // the rows to read if Resolution was 0
+}
+
+// either chooses between the rows of 1 min and those of 1 s.
+type either struct {
+	apart    []time.Time // minutes whose rows of 1 s are read
+	bySecond bool        // only rows of 1 s are read
 }
 
 // Cell is a source and a destination group.
@@ -92,19 +103,35 @@ func (q *Question) view(database, name string, windowed bool, more ...string) st
 	return q.call(database, name, args...)
 }
 
-// call formats a call of the view for the question's resolution.
+// call formats a call of the view for the question's rows.
 func (q *Question) call(database, name string, args ...string) string {
-	g, _ := resolutionTableOf(q.Resolution)
-	return fmt.Sprintf("%s.%s_%s(%s)", database, name, resolutionTableAt(g).Suffix, strings.Join(args, ", "))
+	suffix := eitherSuffix
+	if q.either == nil {
+		g, _ := resolutionTableOf(q.Resolution)
+		suffix = resolutionTableAt(g).Suffix
+	}
+	return fmt.Sprintf("%s.%s_%s(%s)", database, name, suffix, strings.Join(args, ", "))
 }
 
 func (q *Question) signalArgs() string { return fmt.Sprintf("signal = %d", q.Signal) }
 
-// spanArgs are the range, and the length of the windows where the table has several.
+// spanArgs are the range and, where the view leaves it open, the length of the windows and the rows to read.
 func (q *Question) spanArgs() string {
 	args := fmt.Sprintf("from = '%s', to = '%s'", stamp(q.From), stamp(q.To))
-	if g, _ := resolutionTableOf(q.Resolution); g == fineTable {
+	g, _ := resolutionTableOf(q.Resolution)
+	if g == fineTable || q.either != nil {
 		args += fmt.Sprintf(", resolution_ns = %d", q.Resolution.Nanoseconds())
+	}
+	if e := q.either; e != nil {
+		apart := make([]string, len(e.apart))
+		for i, minute := range e.apart {
+			apart[i] = strconv.FormatInt(minute.Unix(), 10)
+		}
+		bySecond := 0
+		if e.bySecond {
+			bySecond = 1
+		}
+		args += fmt.Sprintf(", apart = [%s], by_second = %d", strings.Join(apart, ", "), bySecond)
 	}
 	return args
 }
@@ -143,40 +170,61 @@ func (s *Store) resolve(ctx context.Context, q *Question, windowed bool) error {
 // resolveAmong is resolve for a question about the rows of a condition.
 func (s *Store) resolveAmong(ctx context.Context, q *Question, windowed bool, condition string) error {
 	if q.Resolution == 0 {
-		resolution, err := s.coarsest(ctx, q, windowed, condition)
-		if err != nil {
+		if err := s.choose(ctx, q, windowed, condition); err != nil {
 			return err
 		}
-		q.Resolution = resolution
 	}
 	return q.check(windowed)
 }
 
-// coarsest returns 1 min if the windows of 1 min have the same sums as those of 1 s, or if its first windows
-// of 1 s are no longer stored. Otherwise it returns 1 s.
-func (s *Store) coarsest(ctx context.Context, q *Question, windowed bool, condition string) (time.Duration, error) {
+// choose chooses the rows to read and the length of the windows that decide states.
+func (s *Store) choose(ctx context.Context, q *Question, windowed bool, condition string) error {
+	const second, minute = time.Second, time.Minute
 	divides := func(d time.Duration) bool {
-		return q.From.UnixNano()%int64(d) == 0 && q.To.UnixNano()%int64(d) == 0 && (!windowed || q.Step%d == 0)
+		return q.From.UnixNano()%int64(d) == 0 && q.To.UnixNano()%int64(d) == 0
 	}
-	switch {
-	case !divides(time.Second):
-		return 0, fmt.Errorf("%w: from, to and step are not multiples of 1 s: name the resolution to read", ErrQuestion)
-	case !divides(time.Minute):
-		return time.Second, nil
+	inMinutes := !windowed || q.Step%minute == 0
+	if !divides(second) || windowed && q.Step%second != 0 {
+		return fmt.Errorf("%w: from, to and step are not multiples of 1 s: name the resolution to read", ErrQuestion)
+	}
+	q.Resolution, q.either = second, &either{bySecond: true}
+	if windowed && inMinutes || !windowed && q.To.Sub(q.From) > time.Hour {
+		q.Resolution = minute
+	}
+	// The minutes of a shorter range are not worth a search for them.
+	if !inMinutes || q.To.Sub(q.From) <= aggregate.Horizon*second && !divides(minute) {
+		return nil
 	}
 	first, err := s.firstWindow(ctx, minuteTable, q.From, q.To, condition)
 	if err != nil || first.IsZero() {
-		return time.Second, err
+		return err
 	}
-	if ahead, err := s.ahead(ctx, q, condition); err != nil || !ahead {
-		return time.Minute, err
+	begins, err := s.firstWindow(ctx, secondTable, first, first.Add(minute), condition)
+	if err != nil {
+		return err
 	}
-	// Windows of 1 s are kept for a shorter time.
-	if second, err := s.firstWindow(ctx, secondTable, first, first.Add(time.Minute), condition); err != nil || second.IsZero() {
-		return time.Minute, err
+	if begins.IsZero() { // windows of 1 s are kept for a shorter time
+		q.Resolution = minute
 	}
-	return time.Second, nil
+	from := q.From
+	if q.Resolution == minute {
+		from = earlier(from, q.To.Add(-aggregate.Horizon*minute))
+	}
+	open, all, err := s.openMinutes(ctx, from, q.To, condition)
+	if all = all || len(open) > maxApart; err != nil || all && !begins.IsZero() {
+		return err
+	}
+	q.either = &either{apart: open[max(len(open)-maxApart, 0):]}
+	for _, t := range []time.Time{q.From, q.To} {
+		if t.UnixNano()%int64(minute) != 0 {
+			q.either.apart = append(q.either.apart, t.Truncate(minute))
+		}
+	}
+	return nil
 }
+
+// maxApart bounds the minutes of a question that are read by second: their times are part of the statement.
+const maxApart = 5000
 
 // firstWindow returns the start of the first window in a range with rows of a condition, zero without one.
 func (s *Store) firstWindow(ctx context.Context, g int, from, to time.Time, condition string) (first time.Time, err error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
@@ -32,7 +33,7 @@ type resolutionTable struct {
 	Windows   string
 }
 
-// Fine reports the table whose rows have windows of any length below 1 s.
+// Fine reports whether rows have windows of any length below 1 s.
 func (g resolutionTable) Fine() bool { return g.Length == 0 }
 
 func (g resolutionTable) table() string { return "partials_" + g.Suffix }
@@ -55,8 +56,8 @@ const (
 )
 
 // resolutionTableAt returns the table of partials at index i; table 0 has the finest windows.
-// Partitions follow windows, never the time of insertion, and are so long that a retention is some
-// tens of them.
+// Partitions follow windows, never the time of insertion, and are so long that a default retention
+// is about ten of them.
 func resolutionTableAt(i int) resolutionTable {
 	switch i {
 	case fineTable:
@@ -112,17 +113,51 @@ type sqlData struct {
 	UnpackCodes  string
 	UnpackCounts string
 	Tables       []sqlTable
+	Sources      []sqlTable // of views: the tables, and rows of 1 min and 1 s together
 }
 
+// sqlTable is a table, or what a view reads of it.
 type sqlTable struct {
 	resolutionTable
-	Database string
-	Windowed bool
+	Database   string
+	Either     bool // it is read, or a part of it, as rows of 1 min and 1 s together
+	Windowed   bool // the view's rows are per window of step_ns
+	AllSignals bool
+	Judging    bool // only rows that decide states
 }
 
-// InWindows returns the table for a view whose rows are per window of step_ns.
+// eitherSuffix ends the names of views that read rows of 1 min and of 1 s.
+const eitherSuffix = "either"
+
+// InWindows is Windowed.
 func (g sqlTable) InWindows() sqlTable {
 	g.Windowed = true
+	return g
+}
+
+// OfAllSignals is AllSignals.
+func (g sqlTable) OfAllSignals() sqlTable {
+	g.AllSignals = true
+	return g
+}
+
+// ThatJudge is Judging.
+func (g sqlTable) ThatJudge() sqlTable {
+	g.Judging = true
+	return g
+}
+
+// Both reports whether these are rows of 1 min and 1 s.
+func (g sqlTable) Both() bool { return g.Suffix == eitherSuffix }
+
+// Minutes are the rows of 1 min of both.
+func (g sqlTable) Minutes() sqlTable { return g.of(minuteTable) }
+
+// Seconds are the rows of 1 s of both.
+func (g sqlTable) Seconds() sqlTable { return g.of(secondTable) }
+
+func (g sqlTable) of(i int) sqlTable {
+	g.resolutionTable = resolutionTableAt(i)
 	return g
 }
 
@@ -151,6 +186,7 @@ func migrations(l layout, server version) ([]migration, error) {
 	for i := range numResolutionTables {
 		data.Tables = append(data.Tables, sqlTable{resolutionTable: resolutionTableAt(i), Database: l.database})
 	}
+	data.Sources = append(slices.Clip(data.Tables), sqlTable{resolutionTable: resolutionTable{Suffix: eitherSuffix, Length: time.Minute}, Database: l.database, Either: true})
 	files, err := template.ParseFS(migrationFiles, "migrations/*.sql")
 	if err != nil {
 		return nil, fmt.Errorf("parse migrations: %w", err)

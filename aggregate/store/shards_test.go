@@ -347,8 +347,12 @@ func TestClusterQuestions(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, s, blocks([]row{delayRow(killed, 1, testStart, time.Second, 1)}))
-	if ahead, err := s.ahead(t.Context(), &q, "1"); err != nil || !ahead {
-		t.Errorf("seconds of a killed process without a minute: %t, %v", ahead, err)
+	if open, _, err := s.openMinutes(t.Context(), q.From, q.To, "1"); err != nil || len(open) != 1 {
+		t.Errorf("seconds of a killed process without a minute: %v, %v", open, err)
+	}
+	q.Resolution, q.To = 0, q.From.Add(2*time.Hour)
+	if both, err := s.Cells(t.Context(), q); err != nil || len(both) == 0 {
+		t.Errorf("rows of 1 min and 1 s: %d cells, %v", len(both), err)
 	}
 	found := map[string]bool{}
 	err = s.Verify(t.Context(), VerifyOptions{Now: time.Now()}, func(f Finding) error {

@@ -30,7 +30,7 @@ func TestViewsWithBoundParameters(t *testing.T) {
 	values := clickhouse.Parameters{
 		"signal": "2", "from": stamp(testStart), "to": stamp(testStart.Add(time.Minute)), "level": "1",
 		"resolution_ns": fmt.Sprint(time.Second.Nanoseconds()), "step_ns": fmt.Sprint(time.Second.Nanoseconds()), "group": "rack1",
-		"onset": "0.05", "clear": "0.02",
+		"onset": "0.05", "clear": "0.02", "apart": "[1709251200]", "by_second": "0",
 	}
 	parameter := regexp.MustCompile(`\{(\w+):([^}]+)\}`)
 	asked := 0

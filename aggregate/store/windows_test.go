@@ -120,6 +120,70 @@ func TestFilters(t *testing.T) {
 	}
 }
 
+// TestEither: answers of rows of 1 min, and of those of 1 s where they are open or only in part in the range, are
+// those of rows of 1 s alone.
+func TestEither(t *testing.T) {
+	sequential(t)
+	s := openStore(t)
+	writeAncestry(t, s)
+	rng := rand.New(rand.NewPCG(11, 11))
+	const signal, windows = csig.MaxDelay, 900
+	running, killed := aggregate.Source{Producer: 1}, aggregate.Source{Producer: 2}
+	if err := s.BeginRuns(t.Context(), []Run{{Source: running, Mode: RunLive}, {Source: killed, Mode: RunLive}}); err != nil {
+		t.Fatal(err)
+	}
+	g := traffic{resolution: time.Second, windows: windows, groups: 3, locations: 12, signals: []csig.Signal{signal}}
+	rows := g.rows(rng, running)
+	g.windows = 400 // until within the seventh minute, of which it closed five
+	rows = append(rows, g.rows(rng, killed)...)
+	var closed []row
+	for _, r := range folded(rows, time.Minute) {
+		if r.window < testStart.Add(5*time.Minute).UnixNano() || r.source == running && r.window < testStart.Add(13*time.Minute).UnixNano() {
+			closed = append(closed, r)
+		}
+	}
+	write(t, s, blocks(append(rows[:len(rows):len(rows)], closed...)))
+	for i, span := range [][2]int{{0, windows}, {37, 811}, {0, 780}, {420, 780}, {121, 599}} {
+		q := Question{
+			Signal: signal, From: testStart.Add(time.Duration(span[0]) * time.Second), To: testStart.Add(time.Duration(span[1]) * time.Second),
+			Step: 2 * time.Minute, Level: fabric.Level(i),
+		}
+		seconds := q
+		seconds.Resolution = time.Second
+		compare := func(what string, ask func(Question) (any, error)) {
+			t.Helper()
+			want, err := ask(seconds)
+			got, otherErr := ask(q)
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(aggregate.CellLocation{}, "Last", "LastMeasured", "LastSum", "LaterMeasured", "LaterSum"), cmpopts.IgnoreFields(aggregate.CellStats{}, "LaterMeasured", "LaterSum"), cmpopts.IgnoreFields(Coverage{}, "Lost", "GapNS", "GapShare")); diff != "" || err != nil || otherErr != nil {
+				t.Errorf("%s of %v: %v, %v (-1 s +either):\n%s", what, span, err, otherErr, diff)
+			}
+		}
+		compare("locations of cells", func(q Question) (any, error) { return s.CellLocations(t.Context(), q) })
+		compare("codes", func(q Question) (any, error) { return s.Codes(t.Context(), q) })
+		compare("signals", func(q Question) (any, error) { return s.Signals(t.Context(), q) })
+		compare("coverage of cells", func(q Question) (any, error) { return s.CoverageCells(t.Context(), q) })
+		compare("coverage", func(q Question) (any, error) { return s.CoverageWindows(t.Context(), q) })
+		compare("cells", func(q Question) (any, error) { return s.Cells(t.Context(), q) })
+		compare("locations", func(q Question) (any, error) { return s.TopLocations(t.Context(), q, 100) })
+		compare("windows of locations", func(q Question) (any, error) { return s.LocationWindows(t.Context(), q) })
+		compare("windows", func(q Question) (any, error) {
+			list, err := s.CellWindows(t.Context(), q)
+			for i := range list { // windows of 1 min decide the states
+				list[i].Verdict, list[i].State = aggregate.Verdict{}, 0
+			}
+			return list, err
+		})
+	}
+	long := Question{Signal: signal, From: testStart.Add(-time.Hour), To: testStart.Add(5 * time.Minute)}
+	minutes := long
+	minutes.Resolution = time.Minute
+	got, err := s.Cells(t.Context(), long)
+	want, otherErr := s.Cells(t.Context(), minutes)
+	if diff := cmp.Diff(want, got); diff != "" || err != nil || otherErr != nil || len(want) == 0 {
+		t.Errorf("a long range: %v, %v (-1 min +either):\n%s", err, otherErr, diff)
+	}
+}
+
 // TestResolution has 1 min rows with fewer observations than the 1 s rows, which shows which of
 // them answered.
 func TestResolution(t *testing.T) {
@@ -127,37 +191,45 @@ func TestResolution(t *testing.T) {
 	s := openStore(t)
 	r := row{
 		resolution: int64(time.Second), signal: uint8(csig.MinABWRatio), kind: 1,
-		src: 10, dst: 11, location: 5, observations: 20,
+		src: 10, dst: 11, location: 5, observations: 20, sum: 20, distCode: []uint16{1}, distCount: []uint64{20},
 	}
 	if err := s.BeginRun(t.Context(), Run{Source: r.source, Mode: RunLive}); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 120 {
+	var rows []row
+	for i := range 600 {
 		r.window = testStart.Add(time.Duration(i) * time.Second).UnixNano()
-		write(t, s, blocks([]row{r}))
+		rows = append(rows, r)
 	}
-	r.resolution, r.window, r.observations = int64(time.Minute), testStart.UnixNano(), 1
-	write(t, s, blocks([]row{r}))
-	ask := func(from, to time.Duration) uint64 {
-		t.Helper()
-		cells, err := s.Cells(t.Context(), Question{Signal: csig.MinABWRatio, From: testStart.Add(from), To: testStart.Add(to)})
-		if err != nil || len(cells) != 1 {
-			t.Fatalf("%d cells, %v", len(cells), err)
-		}
-		return cells[0].Observations
+	r.resolution, r.observations, r.distCount = int64(time.Minute), 1, []uint64{1}
+	for i := range 9 {
+		r.window = testStart.Add(time.Duration(i) * time.Minute).UnixNano()
+		rows = append(rows, r)
 	}
+	write(t, s, blocks(rows))
 	for _, c := range []struct {
 		name     string
 		from, to time.Duration
 		want     uint64
 	}{
-		{"a whole minute that is closed", 0, time.Minute, 1},
-		{"a minute of which no 1 min rows came yet", 0, 2 * time.Minute, 2400},
-		{"part of a minute", 0, 90 * time.Second, 1800},
-		{"from within a minute", 30 * time.Second, time.Minute, 600},
+		{"closed minutes", 0, 8 * time.Minute, 8},
+		{"a minute of which no 1 min rows came yet", 0, 10 * time.Minute, 9 + 1200},
+		{"from and to within a minute", 30 * time.Second, 9*time.Minute + 30*time.Second, 8 + 600 + 600},
+		{"a short range within minutes", 30 * time.Second, 90 * time.Second, 1200},
 	} {
-		if got := ask(c.from, c.to); got != c.want {
-			t.Errorf("%s: %d observations, want %d", c.name, got, c.want)
+		q := Question{Signal: csig.MinABWRatio, From: testStart.Add(c.from), To: testStart.Add(c.to)}
+		cells, err := s.Cells(t.Context(), q)
+		if err != nil || len(cells) != 1 || cells[0].Observations != c.want || cells[0].JudgedWindows != uint64(min(300, (c.to-c.from)/time.Second)) {
+			t.Errorf("%s: %+v, %v, want %d observations, judged by second", c.name, cells, err, c.want)
+		}
+		locations, err := s.CellLocations(t.Context(), q)
+		if err != nil || len(locations) != 1 || locations[0].Observations != c.want {
+			t.Errorf("%s: %+v, %v, want %d observations", c.name, locations, err, c.want)
+		}
+		q.Step = time.Minute
+		windows, err := s.CellWindows(t.Context(), q)
+		if n := int((q.To.Sub(q.From.Truncate(time.Minute)) + time.Minute - 1) / time.Minute); err != nil || len(windows) != n {
+			t.Errorf("%s: %d windows of 1 min, %v, want %d", c.name, len(windows), err, n)
 		}
 	}
 	_, err := s.Cells(t.Context(), Question{Signal: csig.MinABWRatio, From: testStart, To: testStart.Add(time.Millisecond)})
@@ -166,8 +238,8 @@ func TestResolution(t *testing.T) {
 	}
 }
 
-// TestResolutionOfProcesses: windows of 1 min answer if every process has them up to its last second.
-// Otherwise windows of 1 s answer, while they are stored.
+// TestResolutionOfProcesses: windows of 1 s answer for the minutes that a process has not closed, while they are
+// stored.
 func TestResolutionOfProcesses(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
@@ -197,17 +269,19 @@ func TestResolutionOfProcesses(t *testing.T) {
 		of   [2]stored
 		want uint64 // observations
 	}{
-		{"one began within the range and was killed before it closed a minute", 20, [2]stored{{first, []int{0, 19}, []int{0, 19}}, {later, []int{11}, nil}}, 60},
+		{"one began within the range and was killed before it closed a minute", 20, [2]stored{{first, []int{0, 19}, []int{0, 19}}, {later, []int{11}, nil}}, 2 + 20},
 		{"all minutes are closed", 2, [2]stored{{first, []int{0, 1}, []int{0, 1}}, {second, []int{0, 1}, []int{0, 1}}}, 4},
-		{"one was killed before it closed its last minute", 2, [2]stored{{first, []int{0, 1}, []int{0, 1}}, {second, []int{0, 1}, []int{0}}}, 80},
-		{"one was killed before it closed a minute", 3, [2]stored{{first, []int{0, 1, 2}, []int{0, 1, 2}}, {second, []int{0}, nil}}, 80},
-		{"one resumed after a while, and its minute is open", 20, [2]stored{{first, []int{0, 19, 40}, []int{0, 19, 40}}, {second, []int{0, 19}, []int{0}}}, 80},
-		{"one resumed after a while before the end of the range", 50, [2]stored{{second, []int{0, 19}, []int{0}}}, 40},
+		{"one was killed before it closed its last minute", 2, [2]stored{{first, []int{0, 1}, []int{0, 1}}, {second, []int{0, 1}, []int{0}}}, 2 + 40},
+		{"one was killed before it closed a minute", 3, [2]stored{{first, []int{0, 1, 2}, []int{0, 1, 2}}, {second, []int{0}, nil}}, 40 + 2},
+		{"one resumed after a while, and its minute is open", 20, [2]stored{{first, []int{0, 19, 40}, []int{0, 19, 40}}, {second, []int{0, 19}, []int{0}}}, 2 + 40},
+		{"one resumed after a while before the end of the range", 50, [2]stored{{second, []int{0, 19}, []int{0}}}, 1 + 20},
 		{"one fell silent", 2, [2]stored{{first, []int{0, 1}, []int{0, 1}}, {second, []int{0}, []int{0}}}, 3},
 		{"all fell silent", 2, [2]stored{{first, []int{0}, []int{0}}, {second, []int{0}, []int{0}}}, 2},
-		{"the first seconds are no longer stored", 3, [2]stored{{first, []int{2}, []int{0, 1}}, {second, []int{2}, []int{0, 1}}}, 4},
+		{"the first seconds are no longer stored", 3, [2]stored{{first, []int{2}, []int{0, 1}}, {second, []int{2}, []int{0, 1}}}, 4 + 40},
 		{"new settings within a minute", 2, [2]stored{{first, []int{0, 1}, []int{0}}, {otherEpoch, []int{1}, []int{1}}}, 2},
 		{"an unfinished replay that was repeated", 2, [2]stored{{before, []int{0, 1}, nil}, {replay, []int{0, 1}, []int{0, 1}}}, 2},
+		{"one closes no minutes", 8, [2]stored{{first, []int{0, 7}, []int{0, 7}}, {second, []int{0, 1, 2, 3, 4, 5, 6, 7}, nil}}, 40 + 8*20},
+		{"a longer range", 90, [2]stored{{first, []int{0, 30, 89}, []int{0, 30, 89}}, {second, []int{0, 45, 89}, []int{0, 45}}}, 4 + 40},
 	} {
 		from := testStart.Add(time.Duration(i) * time.Hour)
 		var rows []row

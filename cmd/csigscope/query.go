@@ -219,8 +219,8 @@ nothing was observed.
 
 With --by cell it lists the cells of one signal. covered_ratio is the number of windows in which the
 cell was observed, divided by the number of all windows of the range, also those in which nothing was
-stored. These windows have the length --resolution: by default 1m if the range is whole minutes whose
-rows are stored, else 1s. Cells with the lowest ratio come first.`,
+stored. These windows have the length --resolution: by default 1s, or 1m if the range is longer than an
+hour or its first windows of 1s are no longer stored. Cells with the lowest ratio come first.`,
 		Args: noArgs,
 	}
 	out.add(cmd, tabular.ListingFormats()...)
@@ -229,7 +229,7 @@ rows are stored, else 1s. Cells with the lowest ratio come first.`,
 	times.add(cmd, "all data")
 	flags := cmd.Flags()
 	flags.DurationVar(&q.Step, "step", time.Second, "with --by window: length of the answer's windows")
-	flags.DurationVar(&q.Resolution, "resolution", 0, "length of the stored windows to read, default the coarsest that fits")
+	flags.DurationVar(&q.Resolution, "resolution", 0, "length of the stored windows to read, default 1m and, where a minute is not whole or still open, 1s")
 	flags.StringVar(&by, "by", "window", "window or cell")
 	needless(flags, "by=window", "signal", "src", "dst")
 	needless(flags, "by=cell", "step")
@@ -308,7 +308,7 @@ observations = stored + overflow + late + rejected; packets that the kernel drop
 receive offload (GRO) merged, whose packets and bytes are miscounted; and packets missing in the
 sequence numbers of mirror sessions. A chunk of a capture counts in full if any part of it lies in
 the range. If a file does not name its interfaces, the tap has the name of the
-file. A mirror session is the tap MIRROR/SWITCH/SESSION; the column timestamps says whether
+file without its extension. A mirror session is the tap MIRROR/SWITCH/SESSION; the column timestamps says whether
 its times are the switch's.`,
 		Args: noArgs,
 	}
@@ -329,8 +329,9 @@ func newQueryForget() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forget [PRODUCER...]",
 		Short: "List live producers, or stop expecting some of them",
-		Long: `Without a name, forget lists the producers that started or wrote in the last day (live taps, and
-streams of exporters such as host7/eth0/0: exporter, interface, ring), and those that are forgotten.
+		Long: `Without a name, forget lists the producers that wrote in the last day (live taps, and streams of
+exporters such as host7/eth0/0: exporter, interface, ring), the taps of collectors that started in it,
+and those that are forgotten.
 last is the minute of the last rows, and empty if there are none in the last day.
 
 With names, forget makes all collectors stop expecting these producers within a minute, even if the

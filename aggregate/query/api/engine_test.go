@@ -214,6 +214,17 @@ func verdictsAgree(t *testing.T, s *served) {
 	if diff := gocmp.Diff(past, live, protocmp.Transform(), about, cmpopts.EquateApprox(1e-5, 0)); diff != "" || len(live.Statements) < 2 || live.About.Source != "memory" || past.About.Source != "store" {
 		t.Errorf("%d statements (-store +memory):\n%.2000s", len(live.Statements), diff)
 	}
+	// Windows of 1 min judge the places and the cells of a long range alike, also those of a minute that is still open.
+	long := read[wire.VerdictResponse](t, s.get(t, "/api/v1/verdict?top=100&from=2026-01-20T07:30:00Z&to=2026-01-20T09:00:04Z"))
+	congested := read[wire.CellsResponse](t, s.get(t, "/api/v1/cells?signal=min_abw_ratio&state=congested&from=2026-01-20T07:30:00Z&to=2026-01-20T09:00:04Z")).Cells
+	for i, one := range long.Statements {
+		if past := past.Statements[i]; one.State != past.State || one.Heavy != past.Heavy || one.Since != nil && !one.Since.AsTime().Equal(begin) {
+			t.Errorf("a long range: %+v, a short one: %+v", one, past)
+		}
+	}
+	if len(congested) == 0 || len(congested) > int(long.CongestedCells) || congested[0].GetSustainedS() != 60 || !congested[0].Since.AsTime().Equal(begin) {
+		t.Errorf("congested cells of a long range: %d by one signal, %d by all, the first %+v", len(congested), long.CongestedCells, congested[0])
+	}
 }
 
 // recordsCome queries flows and findings that were written to the store.

@@ -250,7 +250,7 @@ func TestPastTrimmed(t *testing.T) {
 				t.Errorf("%s, %s: from %s to %s, want to %s", c.name, path, about.From.AsTime(), about.To.AsTime(), c.wantTo)
 			}
 		}
-		if len(r.asked) != 1 || r.asked[0].Resolution != c.wantLength || !r.asked[0].To.Equal(c.wantTo) {
+		if len(r.asked) != 1 || r.asked[0].Step != c.wantLength || !r.asked[0].To.Equal(c.wantTo) {
 			t.Errorf("%s: links ask for %+v, want windows of %s", c.name, r.asked, c.wantLength)
 		}
 		for step, want := range c.wantSteps {

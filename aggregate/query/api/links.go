@@ -147,8 +147,8 @@ func (a *API) recent(ctx context.Context, s *table.State, on *scope, length time
 		return r, nil
 	}
 	q := on.Question
-	q.Resolution, q.Step, r.Length = length, length, int64(length)
-	q.From = startOf(q.To, aggregate.Horizon*q.Resolution)
+	q.Resolution, q.Step, r.Length = 0, length, int64(length)
+	q.From = startOf(q.To, aggregate.Horizon*length)
 	var err error
 	r.Windows, err = a.Reader.LocationWindows(ctx, q)
 	return r, err

@@ -163,9 +163,6 @@ func (a *API) signalRows(ctx context.Context, s *table.State, on *scope, length 
 	}
 	q := on.Question
 	q.NoModes, q.HeavyOnly = true, true
-	if s == nil && rows.Recent.Length == int64(time.Second) {
-		q.Resolution = time.Second // states of cells and of locations use the same windows
-	}
 	if rows.Cells, err = on.Cells(ctx, q); err != nil {
 		return rows, err
 	}
@@ -179,13 +176,13 @@ func (a *API) signalRows(ctx context.Context, s *table.State, on *scope, length 
 // earlier returns the windows of a range of the store before the recent ones, nil for none. They
 // are as short as the limit on their number allows.
 func (a *API) earlier(ctx context.Context, on *scope, recent *query.Recent) (*query.Recent, error) {
-	q := on.Question
-	q.Resolution = time.Duration(recent.Length)
-	q.To = q.To.Add(-aggregate.Horizon * q.Resolution).Truncate(q.Resolution)
+	q, length := on.Question, time.Duration(recent.Length)
+	q.Resolution = 0
+	q.To = q.To.Add(-aggregate.Horizon * length).Truncate(length)
 	if !q.From.Before(q.To) {
 		return nil, nil
 	}
-	q.Step = (q.To.Sub(q.From)/aggregate.Horizon/q.Resolution + 1) * q.Resolution
+	q.Step = (q.To.Sub(q.From)/aggregate.Horizon/length + 1) * length
 	windows, err := on.LocationWindows(ctx, q)
 	return &query.Recent{Thresholds: a.Thresholds, Length: int64(q.Step), End: q.To.UnixNano(), Windows: windows}, err
 }

@@ -3046,9 +3046,9 @@ type Cell struct {
 	// Kind of the observations: tags at receivers, or reflections at any tap.
 	Kind Kind `protobuf:"varint,3,opt,name=kind,proto3,enum=csigscope.query.v1.Kind" json:"kind,omitempty"`
 	// The state at the end of the range: the last 300 windows before it decide. In history they last
-	// 1 min if from, to and the step of a timeline or a table are whole minutes, and all producers
-	// have closed their minutes in the range or the first windows of 1 s are no longer stored.
-	// Otherwise they last 1 s, or less with a shorter step or if only shorter ones are stored.
+	// 1 s if the range is at most an hour, else 1 min. In a timeline, or a table by window, they last 1 min
+	// if the step is whole minutes, else 1 s, or less with a shorter step. If the first windows of 1 s are no
+	// longer stored, they last 1 min; if only shorter ones are stored, less.
 	State State `protobuf:"varint,4,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	// For a congested cell: the start of the first window that reached the onset, within the last 300
 	// windows. Not set if each of them had too few observations to be judged. In windows of a timeline,
@@ -6753,8 +6753,9 @@ type WindowEvent struct {
 	PresentProducers uint32 `protobuf:"varint,23,opt,name=present_producers,json=presentProducers,proto3" json:"present_producers,omitempty"`
 	// The signal of the request; a type_N without its AGGREGATION and UNIT.
 	Signal string `protobuf:"bytes,7,opt,name=signal,proto3" json:"signal,omitempty"`
-	// With encoding=frames: the frames have only the cells that differ from an earlier window of the
-	// stream, the one that starts at this time. Remove cells without observations.
+	// With encoding=frames: the frames have only the cells that differ from those of the last event whose
+	// window was the newest so far. It starts at this time, and may be the same window. Remove cells
+	// without observations.
 	Base *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=base,proto3" json:"base,omitempty"`
 	// With encoding=frames: the cells of a watch; cells is empty.
 	Frames []byte `protobuf:"bytes,9,opt,name=frames,proto3" json:"frames,omitempty"`

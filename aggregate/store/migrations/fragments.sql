@@ -8,10 +8,12 @@ SETTINGS do_not_merge_across_partitions_select_final = 1, join_use_nulls = 0, ag
 
 {{- /* The key starts with a function of window_start; conditions on window_start alone
 would not use it. As a hint it is left to the index, and not worked out for every row. */ -}}
-{{define "span" -}}
-indexHint({{.KeyStart}}(window_start) >= {{.KeyStart}}({from:DateTime64(9, 'UTC')}),
+{{define "range" -}}
+{{if not .AllSignals}}signal = {signal:UInt8}
+              AND {{end -}}
+indexHint({{.KeyStart}}(window_start) >= {{.KeyStart}}({{template "from" .}}),
                   {{.KeyStart}}(window_start) <= {{.KeyStart}}({to:DateTime64(9, 'UTC')}))
-              AND window_start >= {from:DateTime64(9, 'UTC')}
+              AND window_start >= {{template "from" .}}
               AND window_start < {to:DateTime64(9, 'UTC')}
 {{- if .Fine}}
               AND resolution_ns = {resolution_ns:UInt64}
@@ -19,14 +21,32 @@ indexHint({{.KeyStart}}(window_start) >= {{.KeyStart}}({from:DateTime64(9, 'UTC'
               AND (producer, incarnation, config_epoch) NOT IN (SELECT producer, incarnation, epoch FROM {{.Database}}.superseded)
 {{- end}}
 
-{{define "range" -}}
-signal = {signal:UInt8}
-              AND {{template "span" .}}
+{{- /* Where the rows begin: at the range or, of those that decide states, at the first such window. */ -}}
+{{define "from" -}}
+{{if .Judging}}{{template "earliest" .}}{{else}}{from:DateTime64(9, 'UTC')}{{end}}
 {{- end}}
 
-{{define "visible" -}}
+{{- /* The rows of the range, or those that decide states. With rows of 1 min and of 1 s, those of 1 s are of the
+minutes in apart, or all if by_second is not 0; and windows of 1 s decide by themselves alone. */ -}}
+{{define "rows" -}}
+{{if .Both -}}
+FROM
+            (
+                SELECT *
+                {{template "rows" .Minutes}}
+                  AND NOT {by_second:UInt8} AND toStartOfMinute(window_start) NOT IN {apart:Array(DateTime('UTC'))}
+                {{- if .Judging}} AND {resolution_ns:UInt64} > 1000000000{{end}}
+                UNION ALL
+                SELECT *
+                {{template "rows" .Seconds}}
+                  AND ({by_second:UInt8} OR toStartOfMinute(window_start) IN {apart:Array(DateTime('UTC'))}
+                {{- if .Judging}} OR {resolution_ns:UInt64} = 1000000000{{end}})
+            ) AS p
+            WHERE 1
+{{- else -}}
 FROM {{.Database}}.partials_{{.Suffix}} AS p FINAL
             WHERE {{template "range" .}}
+{{- end}}
 {{- end}}
 
 {{define "bucket" -}}
@@ -119,16 +139,7 @@ SELECT
                     sum(toFloat64(p.samples)) AS samples,
                     sum(toFloat64(p.unjudged)) AS unjudged,
                     sum(toFloat64(p.heavy)) AS heavy
-                FROM {{.Database}}.partials_{{.Suffix}} AS p FINAL
-                WHERE signal = {signal:UInt8}
-                  AND indexHint({{.KeyStart}}(window_start) >= {{.KeyStart}}({{template "earliest" .}}),
-                      {{.KeyStart}}(window_start) <= {{.KeyStart}}({to:DateTime64(9, 'UTC')}))
-                  AND window_start >= {{template "earliest" .}}
-                  AND window_start < {to:DateTime64(9, 'UTC')}
-                {{- if .Fine}}
-                  AND resolution_ns = {resolution_ns:UInt64}
-                {{- end}}
-                  AND (producer, incarnation, config_epoch) NOT IN (SELECT producer, incarnation, epoch FROM {{.Database}}.superseded)
+                {{template "rows" .ThatJudge}}
                 GROUP BY slot, src_group, dst_group, kind
             ) AS w
             GROUP BY src_group, dst_group, kind
@@ -312,7 +323,7 @@ FROM
                 sum(toUInt128(p.heavy)) AS heavy,
                 sum(toUInt128(p.heavy_sum)) AS heavy_sum,
                 groupBitOr(p.evidence) AS evidence
-            {{template "visible" .}}
+            {{template "rows" .}}
             GROUP BY {{if .Windowed}}bucket, {{end}}src_group, dst_group, kind, location
         ) AS b
         LEFT JOIN
@@ -332,14 +343,14 @@ LEFT JOIN
 {{define "chosen" -}}
 (source_kind = 1 OR (p.src_group, p.dst_group) NOT IN (
                 SELECT src_group, dst_group
-                FROM {{.Database}}.partials_{{.Suffix}}
-                WHERE {{template "range" .}}
+                {{template "rows" .}}
                   AND source_kind = 1
               ))
 {{- end}}
 
+{{- /* The length of the windows that decide states. */ -}}
 {{define "length" -}}
-{{if .Fine}}{resolution_ns:UInt64}{{else}}{{.Length.Nanoseconds}}{{end}}
+{{if or .Fine .Either}}{resolution_ns:UInt64}{{else}}{{.Length.Nanoseconds}}{{end}}
 {{- end}}
 
 {{- /* The gaps of a resolution, those of an unknown one, and those of packets that were not
@@ -371,7 +382,7 @@ observations and no length. */ -}}
             sum(toUInt128(p.bytes)) AS load,
             sum(toUInt128(p.observations)) AS seen,
             sum(toUInt128(p.heavy)) AS loaded
-            {{template "visible" .}}
+            {{template "rows" .}}
               AND {{template "chosen" .}}
               AND (src_group = (SELECT maxOrNull(id) FROM {{.Database}}.groups FINAL WHERE name = {group:String})
                 OR dst_group = (SELECT maxOrNull(id) FROM {{.Database}}.groups FINAL WHERE name = {group:String}))

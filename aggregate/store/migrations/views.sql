@@ -3,6 +3,8 @@
 -- have another text gets all of them again. All parameters of a view are required. Each view ends in
 -- the settings that it relies on, whatever the profile of the user has.
 --
+-- The name of a view ends in its table or, for rows of 1 min and of 1 s together, in either.
+--
 -- Rows hold UInt64, which a few rows may fill. Views add them as UInt128, and the results keep
 -- that type: 2^64 rows fit. Means and shares divide them as Float64.
 
@@ -83,7 +85,7 @@ WHERE NOT (r.started > g.at AND r.done > r.started)
 --
 -- level: 0 the resolved location, 1 its set, 2 its device, 3 its stage, 4 its far end. Locations
 -- without a row, and the reserved 0 and 1, are their own location at every level.
-{{range .Tables}}
+{{range .Sources}}
 CREATE OR REPLACE VIEW {{.Database}}.cells_{{.Suffix}} AS
 {{template "cells" .}}
 ORDER BY source_kind
@@ -109,7 +111,7 @@ WHERE source_kind = best
 -- and over a range. Reflections count for the cells that have no tag in the range, as they do in
 -- cells. share is of all heavy observations in the window or the range, including those without a
 -- location: 0 if there are none.
-{{range .Tables}}
+{{range .Sources}}
 CREATE OR REPLACE VIEW {{.Database}}.location_windows_{{.Suffix}} AS
 SELECT
     bucket AS window_start,
@@ -130,7 +132,7 @@ FROM
                 sum(toUInt128(p.unjudged)) AS unjudged,
                 sum(toUInt128(p.heavy)) AS heavy,
                 sum(toUInt128(p.heavy_sum)) AS heavy_sum
-            {{template "visible" .}}
+            {{template "rows" .}}
               AND {{template "chosen" .}}
             GROUP BY bucket, location
 ) AS b
@@ -159,7 +161,7 @@ FROM
                 sum(toUInt128(p.observations)) AS observations,
                 sum(toUInt128(p.heavy)) AS heavy,
                 sum(toUInt128(p.heavy_sum)) AS heavy_sum
-            {{template "visible" .}}
+            {{template "rows" .}}
               AND {{template "chosen" .}}
             GROUP BY src_group, dst_group, location
 ) AS b
@@ -199,13 +201,13 @@ SELECT
     sumArgMaxIf(toUInt128(p.sum), p.window_start, p.measured > 0) AS last_sum,
     sumIf(toUInt128(p.measured), p.window_start >= {{template "later" .}}) AS later_measured,
     sumIf(toUInt128(p.sum), p.window_start >= {{template "later" .}}) AS later_sum
-            {{template "visible" .}}
+            {{template "rows" .}}
               AND {{template "chosen" .}}
 GROUP BY src_group, dst_group, source_kind, location
 {{template "settings"}};
 {{end}}
 -- Totals of each signal and kind in a range.
-{{range .Tables}}
+{{range .Sources}}
 CREATE OR REPLACE VIEW {{.Database}}.totals_{{.Suffix}} AS
 SELECT
     signal,
@@ -215,15 +217,14 @@ SELECT
     sum(toUInt128(p.observations)) AS observations,
     sum(toUInt128(p.heavy)) AS heavy,
     sum(toUInt128(p.trimmed)) AS trimmed
-FROM {{.Database}}.partials_{{.Suffix}} AS p FINAL
-            WHERE {{template "span" .}}
+{{template "rows" .OfAllSignals}}
 GROUP BY signal, source_kind
 {{template "settings"}};
 {{end}}
 -- How often each code was seen, per window of step_ns and cell: the distribution behind means and
 -- shares. The same code means different values in different tag layouts (encoding). A cell is
 -- made of its tags if it has any in the range, as in cells.
-{{range .Tables}}
+{{range .Sources}}
 CREATE OR REPLACE VIEW {{.Database}}.code_windows_{{.Suffix}} AS
 SELECT
     bucket AS window_start,
@@ -240,7 +241,7 @@ FROM
                 p.dst_group AS dst_group,
                 p.encoding AS encoding,
                 sumMap(CAST(p.dist, 'Map(UInt16, UInt128)')) AS codes
-            {{template "visible" .}}
+            {{template "rows" .}}
               AND {{template "chosen" .}}
             GROUP BY bucket, src_group, dst_group, encoding
 )
@@ -248,7 +249,7 @@ ARRAY JOIN mapKeys(codes) AS code, mapValues(codes) AS seen
 {{template "settings"}};
 {{end}}
 -- Coverage of a range. A window without a row has neither observations nor gaps: it was silent.
-{{range .Tables}}
+{{range .Sources}}
 -- Per window of step_ns, over all signals. gap_ns is the time of the window in which rows of at
 -- least one producer are missing, and lost the number of missing observations; a gap that extends
 -- beyond the window counts by its part of the time.
@@ -277,8 +278,7 @@ FROM
         uniqExact(p.producer) AS producers,
         toUInt128(0) AS lost,
         toInt64(0) AS gap_ns
-    FROM {{.Database}}.partials_{{.Suffix}} AS p FINAL
-            WHERE {{template "span" .}}
+    {{template "rows" .OfAllSignals}}
     GROUP BY slot
     UNION ALL
     SELECT slot, 0, 0, 0, 0, 0, 0, sum(g.lost), sum(greatest(g.end - greatest(g.begin, g.known), 0))
@@ -314,8 +314,8 @@ SELECT
     sum(toUInt128(p.trimmed)) AS trimmed,
     sumIf(toUInt128(p.observations), p.location = 1) AS overflow,
     uniqExact(p.producer) AS producers,
-    uniqExact(p.window_start) * {{template "length" .}} / (toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) - toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')})) AS covered
-            {{template "visible" .}}
+    uniqExact(intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({{template "length" .}}))) / ({{template "end" .}} - intDiv(toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}), toInt64({{template "length" .}}))) AS covered
+            {{template "rows" .}}
 GROUP BY src_group, dst_group
 ORDER BY covered, src_group, dst_group
 {{template "settings"}};
