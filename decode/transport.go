@@ -168,7 +168,7 @@ type Transport struct {
 }
 
 // Transport returns the innermost TCP or UDP header of the last decoded frame, as Segment does. UDP that
-// carries a tunnel counts if the decoder finds none of them inside.
+// carries a tunnel counts if the decoder finds no TCP or UDP header inside.
 func (d *Decoder) Transport() (t Transport, ok bool) {
 	return d.innermost, d.innermost.Header != nil
 }

@@ -84,10 +84,10 @@ func TestExaminedDedup(t *testing.T) {
 		if e.Repeated != n || e.Packets != 3*n || e.Decoded.Frames != test.want+n || e.Decoded.EmptyReflections != test.want || e.Observations != n {
 			t.Errorf("%s: %d repeated of %d, decoded %+v", test.dedup, e.Repeated, e.Packets, e.Decoded)
 		}
-		want := []replay.Way{{Src: 0x101, Dst: 0x100, Incapable: test.want}, {Src: 0x200, Dst: 0x101, Tagged: n}}
-		slices.SortFunc(e.Ways, func(a, b replay.Way) int { return int(a.Src) - int(b.Src) })
-		if diff := cmp.Diff(want, e.Ways); diff != "" {
-			t.Errorf("%s: ways (-want +got)\n%s", test.dedup, diff)
+		want := []replay.GroupPackets{{Src: 0x101, Dst: 0x100, Incapable: test.want}, {Src: 0x200, Dst: 0x101, Tagged: n}}
+		slices.SortFunc(e.Pairs, func(a, b replay.GroupPackets) int { return int(a.Src) - int(b.Src) })
+		if diff := cmp.Diff(want, e.Pairs); diff != "" {
+			t.Errorf("%s: pairs (-want +got)\n%s", test.dedup, diff)
 		}
 	}
 }

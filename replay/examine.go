@@ -46,8 +46,8 @@ type Examined struct {
 	Repeated              uint64          // frames captured twice by a tap, left out or not
 	Decoded               decode.Counters // without frames that are left out
 	Findings              []finding.Finding
-	Untracked             uint64 // observations and packets of flows beyond the tracked number
-	Ways                  []Way  // in any order
+	Untracked             uint64         // observations and packets of flows beyond the tracked number
+	Pairs                 []GroupPackets // in any order
 }
 
 // Examine searches each observation in captures for protocol violations and contradictions to the
@@ -65,8 +65,8 @@ func Examine(ctx context.Context, cfg ExamineConfig) (*Examined, error) {
 	if err != nil {
 		return nil, fmt.Errorf("examine: %w", err)
 	}
-	w := newWays(cfg.Group)
-	e := &examiner{cfg: &cfg, decoder: d, detector: f, ways: w, open: make(map[tapKey]*examinedTap), identifier: conform.NewPacketIdentifier(d, 0, 0)}
+	w := newPairCounts(cfg.Group)
+	e := &examiner{cfg: &cfg, decoder: d, detector: f, pairs: w, open: make(map[tapKey]*examinedTap), identifier: conform.NewPacketIdentifier(d, 0, 0)}
 	p := &pass{progress: cfg.Progress}
 	files, err := p.byTap(cfg.Files)
 	if err != nil {
@@ -82,7 +82,7 @@ func Examine(ctx context.Context, cfg ExamineConfig) (*Examined, error) {
 		return nil, fmt.Errorf("examine: %w", err)
 	}
 	e.out.Decoded, e.out.Findings = d.Counters(), f.Findings()
-	e.out.Untracked, e.out.Ways = f.Untracked(), w.list()
+	e.out.Untracked, e.out.Pairs = f.Untracked(), w.list()
 	return &e.out, errors.Join(p.ends...)
 }
 
@@ -91,7 +91,7 @@ type examiner struct {
 	cfg        *ExamineConfig
 	decoder    *decode.Decoder
 	detector   *finding.Detector
-	ways       *ways // nil without Group
+	pairs      *pairCounts // nil without Group
 	out        Examined
 	timed      bool // an observation has a time
 	result     decode.Result
@@ -289,8 +289,8 @@ func (e *examiner) frame(ctx context.Context, f *capture.Frame, b *packets) erro
 			e.detector.ObserveUntagged(&tap.Tap, untagged, data)
 		}
 	}
-	if e.ways != nil {
-		e.ways.count(&e.result, untagged, data, e.decoder.Counters(), tap.Place == finding.Receiver)
+	if e.pairs != nil {
+		e.pairs.count(&e.result, untagged, data, e.decoder.Counters(), tap.Place == finding.Receiver)
 	}
 	from := 0
 	if tap.Place != finding.Receiver { // where the switch mirrors, and not the place of the packet around the frame

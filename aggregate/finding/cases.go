@@ -9,14 +9,14 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// A single is a rule over one observation: its subject and its evidence. A Detector and a Watcher
-// apply the same rules; each of them decides by its own knowledge which observations break one.
+// A single is a kind of finding whose cases are counted by subject, with its evidence. A Detector and a Watcher apply
+// the same rules over one observation; each of them decides by its own knowledge which observations break one.
 type single struct {
 	of    subjectKind
 	shows string // evidence, with the subject
 }
 
-// subjectKind is the kind of subject of a single observation.
+// subjectKind is the kind of subject of a single.
 type subjectKind uint8
 
 const (
@@ -26,7 +26,7 @@ const (
 	subjectTap
 )
 
-// singles are the rules over one observation.
+// singles are the kinds that are counted by subject.
 var singles = [NumKinds]single{
 	UnauthorisedSender: {subjectSource, "%s sends tags and is not among the senders"},
 	ForgedValue:        {subjectSource, "%s sends tags whose value is not the initial one"},

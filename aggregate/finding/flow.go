@@ -310,7 +310,7 @@ func overlap(one, other uint64) float64 {
 }
 
 // within returns the slots without the first and the last one, which also cover times before and
-// after the event: all of a capture, if a wrong time in it has made slots long.
+// after the event. If a wrong time has made slots long, one may hold a whole capture.
 func within(slots uint64) uint64 {
 	slots &= slots - 1
 	return slots &^ (1 << (bits.Len64(slots|1) - 1))

@@ -94,7 +94,7 @@ func (one *sourceState) cleared(d *Detector, wrote map[aggregate.LocationID]uint
 	return func(at aggregate.LocationID) bool { return overlap(within(when), wrote[at]) >= 0.5 }
 }
 
-// constant reports whether a source's values with an unknown LM are all one value, heavy and not the
+// constant reports whether a source's values of some type with an unknown LM are nearly all one value, heavy and not the
 // tightest: a forger may write such a value, and a port does so for other reasons.
 func (d *Detector) constant(l csig.Layout, one *sourceState) bool {
 	for i := range one.odd.list {

@@ -32,8 +32,8 @@ type live struct {
 // liveLayout counts the packets of a layout with D that are about as long as the longest one.
 type liveLayout struct {
 	wholes
-	reported       uint64
-	touched, stray uint64 // values, and those that no port of their path writes
+	reported           uint64
+	touched, unknownLM uint64 // values, and those that no port of their path writes
 }
 
 // report adds the counts that a case does not include yet.
@@ -98,7 +98,7 @@ func (w *Watcher) closed(b *aggregate.Block) {
 	}
 	for i := range l.layouts {
 		of := &l.layouts[i]
-		if of.Count >= minUnknownLMs && of.Count > of.reported && of.whole(l.longest) && 10*of.stray <= of.touched {
+		if of.Count >= minUnknownLMs && of.Count > of.reported && of.whole(l.longest) && 10*of.unknownLM <= of.touched {
 			w.report(caseKey{kind: TrimInvented, layout: uint8(i)}, &of.Finding, &of.reported)
 		}
 	}

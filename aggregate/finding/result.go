@@ -51,7 +51,7 @@ func (d *Detector) Findings() []Finding {
 		}
 		list = append(list, d.unscrubbed(&l.unknownLMs, forgers, spoofers)...)
 		unknown := d.unknown(&l.unknownLMs, forgers, cleared)
-		d.blameStrays(c, unknown, flows)
+		d.blameUnknownLMs(c, unknown, flows)
 		for k := range unknown {
 			list = append(list, unknown[k].Finding)
 		}
@@ -136,10 +136,10 @@ func (d *Detector) blameOdd(c *localizer, f *Finding, flows []*flow, odd func(*f
 	}
 }
 
-// blameStrays names the ports and devices that may write the most frequent unknown locators: those
+// blameUnknownLMs names the ports and devices that may write the most frequent unknown locators: those
 // that their paths have in common and that did not write correct values in at least half of the
 // time.
-func (d *Detector) blameStrays(c *localizer, list []unknownLocator, flows []*flow) {
+func (d *Detector) blameUnknownLMs(c *localizer, list []unknownLocator, flows []*flow) {
 	if len(list) == 0 {
 		return
 	}

@@ -88,7 +88,7 @@ const (
 	wholeShare = 0.9
 )
 
-// wholes are the packets with D of a flow that are as long as the longest one.
+// wholes are the packets with D of a flow that are about as long as the longest one.
 type wholes struct {
 	bytes  uint32
 	layout csig.Layout
@@ -105,7 +105,9 @@ func (w *wholes) trimmed(tap *Tap, o *decode.Observation) {
 	if o.Bytes > w.bytes+w.bytes/8 {
 		*w = wholes{bytes: o.Bytes, layout: o.Tag.Layout}
 	}
-	w.seen(tap.File, o)
+	if float64(o.Bytes) >= wholeShare*float64(w.bytes) {
+		w.seen(tap.File, o)
+	}
 }
 
 // frozen returns the finding of packets with D that are as long as those without: they were not

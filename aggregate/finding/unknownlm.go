@@ -115,7 +115,7 @@ func (s *unknownLMs) add(location aggregate.LocationID, of *sourceState, o *seen
 	}
 }
 
-// room reports whether another source or flow can be added.
+// room counts another source or flow, and reports whether there is room for it.
 func (s *unknownLMs) room() bool {
 	s.pairs++
 	return s.pairs <= maxUnknownLMPairs
@@ -158,7 +158,7 @@ type unknownLocator struct {
 	Finding
 	by    *unknownLM
 	flows []*flow // with the locator, without those of forgers
-	when  slots   // of its values, as Finding's time and packets without those of forgers
+	when  slots   // of its values; like the Finding's time and packets without those of forgers
 	tap   string  // clears the senders, empty if they are not cleared
 }
 

@@ -178,7 +178,7 @@ func (w *Watcher) value(o *aggregate.Watched) {
 		}
 		w.count(p.found, o)
 		if w.live != nil {
-			w.live.layouts[o.Tag.Layout.Index()].stray++
+			w.live.layouts[o.Tag.Layout.Index()].unknownLM++
 		}
 		return
 	}

@@ -23,9 +23,9 @@ type Link struct {
 	CellObservations uint64
 	// Passed are the observations with a value that certainly passed a port and do not name it. For
 	// a signal of the least available bandwidth, such a tag is a lower bound of the port's value
-	// when the tag passed, if the port's device writes tags. Bound is the best mean of those of one
-	// cell that name the same location, or none, in stored integers; NaN if no such group has
-	// MinObservations samples.
+	// when the tag passed, if the port's device writes tags. Bound is the best mean of such tags,
+	// taken for each cell and each location that they name, or none, by itself, in stored integers; NaN if
+	// none of these has MinObservations samples.
 	Passed        uint64
 	passedSamples uint64 // of Passed, unweighted
 	Bound         float64

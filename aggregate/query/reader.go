@@ -96,7 +96,8 @@ type Records interface {
 	// Findings returns the first Limit findings, the most severe and latest first.
 	Findings(context.Context, FindingQuestion) ([]FindingRow, error)
 	// Missing returns the parts of a range in which windows of at least one producer are known to
-	// be incomplete, ascending and disjoint. Trimmed windows are missing if they have the length.
+	// be incomplete, ascending and disjoint. Windows that were deleted by Trim count only if they
+	// have the length.
 	Missing(ctx context.Context, from, to time.Time, length time.Duration) ([]Span, error)
 	// CountProducers counts the producers with rows in a range, and the expected ones.
 	CountProducers(ctx context.Context, from, to time.Time) (ProducerCounts, error)

@@ -127,7 +127,7 @@ type Statement struct {
 	Signals   []StatementSignal   // the most heavy observations first
 	Cells     []StatementCell     // with heavy observations there, in descending order
 	Sources   []aggregate.GroupID // with a considerable part of them, in descending order
-	// Destination is the only destination of all of them; nil if there are several.
+	// Destination is the only destination with a considerable part of them; nil if there are several.
 	Destination *aggregate.GroupID
 }
 
@@ -334,11 +334,11 @@ func secondParent(l *fabric.Location) aggregate.LocationID {
 	return l.Set
 }
 
-// together reports whether at least least members have a considerable part of the heavy
-// observations, and whether they have at least a share of the ports of the whole.
-func (b *verdictBuilder) together(whole *fabric.Location, members []*locationSums, least int, share float64) bool {
+// together reports whether a minimum number of members have a considerable part of the heavy
+// observations, and these at least a share of the ports of the whole.
+func (b *verdictBuilder) together(whole *fabric.Location, members []*locationSums, minimum int, share float64) bool {
 	ports, involved := b.ports(members)
-	return involved >= least && float64(ports) >= share*float64(whole.CandidateCount)
+	return involved >= minimum && float64(ports) >= share*float64(whole.CandidateCount)
 }
 
 // ports counts the members with a considerable part of the heavy observations, and their ports.
@@ -461,7 +461,7 @@ func worstOf(signal csig.Signal, s *aggregate.Sums) float64 {
 }
 
 // ends returns the sources with a considerable part of the heavy observations, in descending
-// order, and their destination if there is only one.
+// order, and the destination with such a part if there is only one.
 func ends(cells []StatementCell) (sources []aggregate.GroupID, destination *aggregate.GroupID) {
 	heavy, to := make(map[aggregate.GroupID]uint64), make(map[aggregate.GroupID]uint64)
 	for _, c := range cells {

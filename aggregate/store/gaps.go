@@ -218,8 +218,8 @@ type Span struct{ From, To time.Time }
 
 // Missing returns the parts of a range in which windows of 1 s of at least one producer are
 // incomplete, ascending and disjoint: gaps of that resolution, gaps written by WriteGaps, and gaps
-// with an unknown producer. Gaps of windows of a length, at least 1 s, count too. Trimmed windows are
-// missing only if they have it: those of 1 min are kept longer. It leaves out gaps with dropped packets
+// with an unknown producer. Gaps of windows of the length, at least 1 s, count too. Windows that were
+// deleted by Trim count only if they have the length: those of 1 min are kept longer. It leaves out gaps with dropped packets
 // only, and cannot report silent taps.
 func (s *Store) Missing(ctx context.Context, from, to time.Time, length time.Duration) ([]Span, error) {
 	if err := checkRange(from, to); err != nil {

@@ -48,8 +48,8 @@ type writer struct {
 	ready    []*batch
 	marks    []byte // sent after all that is ready; nil for none
 	marked   uint64 // number of marks so far: the last ones replace those that were not sent
-	sending  uint64 // marked, when the marks were taken that are being sent
-	sent     uint64 // marked, for the last marks that were sent
+	sending  uint64 // value of marked for the marks that are being sent
+	sent     uint64 // the same for the last marks that were sent
 	free     []*batch
 	buffered int
 	closing  bool

@@ -47,8 +47,8 @@ type LostRows struct {
 	Rows   uint64
 }
 
-// stalledAfter is the maximum age of a row in the outbox beyond the interval for gathering rows, and
-// of an attempt to write rows to the outbox that counts.
+// stalledAfter is the maximum age of a row in the outbox beyond the interval for gathering rows, and the time for which
+// a refused attempt to write to the outbox counts.
 const stalledAfter = 2 * time.Minute
 
 // WriterStatus returns a snapshot of the status.

@@ -63,9 +63,9 @@ func (v *verdicts) at(k aggregate.CellKey) *cellVerdict {
 type judgement struct {
 	thresholds aggregate.Thresholds
 	length     int64 // of a window, ns
-	// windows are the verdicts of the rows, or those of several windows of seconds.
+	// windows are the verdicts at the ends of the rows' windows; of short windows, at those of the newest windows of 1 s.
 	windows []*verdicts
-	// seconds are those of longer windows; nil if these are not short ones. Only longer windows are judged.
+	// seconds has the verdicts of the windows of 1 s, by which short windows are judged; nil for other windows.
 	seconds *standing
 }
 
@@ -131,8 +131,8 @@ func (h *histories) verdict(one *aggregate.History, n int64) cellVerdict {
 	return v
 }
 
-// stand returns the verdicts at the ends of all windows, after add has judged those of the revision. If a cell was judged
-// otherwise in one of these before, later windows have old verdicts on it. stand replaces such windows in the state by
+// stand returns the verdicts at the ends of all windows, after add has judged those of the revision. If the judgement of a cell
+// in one of them has changed, the windows after it still have old verdicts on it. stand replaces such windows in the state by
 // copies with the new verdicts, and returns the copies in which a verdict has changed for readers, as of the revision.
 func (h *histories) stand(state *State) (s *standing, mended []*Window) {
 	s = &standing{length: h.length}

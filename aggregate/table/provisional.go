@@ -190,7 +190,7 @@ func (m *Memory) ended(b *aggregate.Block) {
 	}
 }
 
-// shrink removes the provisional rows of a block, the first of several of its part. Rows of a key in several encodings
+// shrink removes the provisional rows that a block replaces if further blocks of its part follow. Rows of a key in several encodings
 // come in the same order as they were announced.
 func (m *Memory) shrink(w *openWindow, b *aggregate.Block) {
 	for i := range w.provisional[b.Producer] {
@@ -325,7 +325,7 @@ func (m *Memory) closes(start int64) time.Time {
 }
 
 // becomesFinal reports, once, that a window has no provisional rows left and no present producer
-// has more rows. Three windows' time after its lateness it stops waiting, and drops the rows of
+// has more rows. It waits for presence() after its lateness, then drops the rows of
 // producers that never closed it. It waits for these producers again once they close windows in time.
 func (m *Memory) becomesFinal(w *openWindow, now time.Time) bool {
 	if w.final {

@@ -139,8 +139,8 @@ type producer struct {
 // openWindow is a Memory's state about a window, besides its step.
 type openWindow struct {
 	step *tableStep
-	// pending is the number of blocks of each producer that the window still needs to be complete:
-	// as many as the previous window had. It is nil if the window waits for nobody.
+	// pending has, for each producer whose blocks are incomplete, the number that the window needs from it
+	// in all: as many as the previous window had. It is nil if the window waits for nobody.
 	pending map[uint64]int
 	last    uint64  // Memory.written after its last block; 0 before the first
 	lost    bool    // rows of it did not reach the disk; see ErrLost
@@ -516,8 +516,8 @@ func (m *Memory) forget(now time.Time) {
 	m.forgetProducers(now, oldest)
 }
 
-// Counts are the blocks and windows that a Memory did not keep. All but repeated blocks are missing
-// from its states.
+// Counts are the blocks and windows that a Memory did not keep, and the cells of which it knows less. Those
+// blocks, but for repeated ones, and windows are missing from its states.
 type Counts struct {
 	RepeatedBlocks uint64 // counted before: a push or a peer brought them again
 	OldBlocks      uint64 // of windows before all kept ones

@@ -180,8 +180,8 @@ type Window struct {
 	Revision   uint64    // in which watchers last got it: its rows or the verdicts on its cells changed
 	Producers  int       // number that wrote this window
 	Coverage   *Coverage // as of that revision
-	// Final says that its lateness has passed and no present producer has more rows: packets that
-	// come later may still change it.
+	// Final says that the memory waits for no more rows: every present producer closed the window, or the
+	// wait is over. Later packets may still change it.
 	Final bool
 	// Durable says whether all of its rows were on disk when it was published; State.Durable
 	// reports whether they are now.

@@ -14,7 +14,7 @@ import (
 // Bounds say which blocks a table takes and how much it holds: its memory depends on nothing else.
 // There is one rule for all tables. If windows need more steps than Steps, or a new row has no
 // room, steps get longer and rows of the same key add up. If only one step is left, the row goes
-// into an overflow row of its signal and kind, so that totals stay exact.
+// into an overflow row of its signal and kind, so that totals stay exact; FlowTotals drops it.
 type Bounds struct {
 	Resolution time.Duration // of the blocks that the table takes; it ignores all others
 	Step       time.Duration // length of the first steps, default Resolution
@@ -341,8 +341,8 @@ func (t *steps[K, V]) forget(i int) {
 	t.list = slices.Delete(t.list, i, i+1)
 }
 
-// Full reports whether a row had no room: steps are longer than their number requires, or there are
-// overflow rows.
+// Full reports whether a row had no room: steps are longer than their number requires, or rows
+// overflowed or were dropped.
 func (t *steps[K, V]) Full() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

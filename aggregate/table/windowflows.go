@@ -96,7 +96,7 @@ func Flows(windows []*Window, sig csig.Signal, without map[aggregate.CellKey]boo
 			}
 		}
 		row := f.located()
-		row.Flow, row.SrcGroup, row.DstGroup = key.key, uint64(key.cell.Src), uint64(key.cell.Dst) // of a named flow in an overflow row
+		row.Flow, row.SrcGroup, row.DstGroup = key.key, uint64(key.cell.Src), uint64(key.cell.Dst) // an overflow row still has the fields of the flow that came first
 		if key.key == (flow.Flow{}) {
 			row.Location, row.LocationHeavy = uint64(aggregate.NoLocation), 0
 		}

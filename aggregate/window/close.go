@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// minCompactAt is the number of series below which dead ones are not dropped.
-const minCompactAt = 4096
+// minDropDeadAt is the number of series below which dead ones are not dropped.
+const minDropDeadAt = 4096
 
 // Flush accepts the observations in quarantine and closes every window, as at the end of a capture.
 // The shard can continue: rows that it writes for the same windows later add up with the earlier
@@ -80,7 +80,7 @@ func (s *Shard) closeDue(ctx context.Context, ns int64) error {
 	// A series lives as long as the coarsest window in which it was counted.
 	if coarse {
 		s.countOpen()
-		if s.series.current >= s.compactAt {
+		if s.series.current >= s.dropDeadAt {
 			s.dropDeadSeries()
 		}
 	}

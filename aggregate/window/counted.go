@@ -36,7 +36,7 @@ type Codes struct {
 }
 
 // ErrSplits is wrapped by the error of CodeSplits.
-var ErrSplits = errors.New("values are not in steps of one length")
+var ErrSplits = errors.New("observations cannot be counted by buckets of values")
 
 // CodeSplits returns the codes, ascending, at which Codes of a table have to be split, so that two things hold: the
 // observations of one Codes are all heavy or all not, for each of the capacities (kbit/s) and for an unknown one;
@@ -69,13 +69,13 @@ func CodeSplits(t *csig.Table, capacities []uint64, most int) (splits []uint32, 
 	uneven := search(func(code uint32) bool { return t.Value(code) != first+step*uint64(code-exact) })
 	capped := search(func(code uint32) bool { return t.Value(code) == t.Value(last) })
 	if uneven <= last && capped > uneven+1 {
-		return nil, fmt.Errorf("%s %s: %w", t.Layout(), t.Signal(), ErrSplits)
+		return nil, fmt.Errorf("%s %s: values are not in steps of one length: %w", t.Layout(), t.Signal(), ErrSplits)
 	}
 	add(uneven)
 	add(capped)
 	slices.Sort(splits)
 	if splits = slices.Compact(splits); len(splits) > most {
-		return nil, fmt.Errorf("%s %s: heavy from %d codes on, by speeds of ports, expected at most %d: %w", t.Layout(), t.Signal(), len(splits), most, ErrSplits)
+		return nil, fmt.Errorf("%s %s: %d buckets to divide, by speeds of ports, expected at most %d: %w", t.Layout(), t.Signal(), len(splits), most, ErrSplits)
 	}
 	return splits, nil
 }

@@ -249,9 +249,9 @@ type sampleFit struct {
 	heavy, heavySum, bytes uint64 // room for sampled flows
 	min, max               uint64 // values of the cell
 
-	sampled          uint64 // observations that were sampled: there were at least as many
+	sampled          uint64 // samples of the flows, a lower bound of their observations
 	total, sum, size uint64 // estimates of the flows
-	taken            uint64 // with evenly: heavy observations of flows that were fitted
+	taken            uint64 // heavy observations of the flows that the present pass has visited
 	evenly           bool   // flows share the heavy sum by their counts alone
 }
 

@@ -130,7 +130,7 @@ func (l *level) bytes() (n uint64) {
 	return n
 }
 
-// renumber gives new numbers to the series, all of which are in open windows.
+// renumber gives the series in the open windows their new numbers.
 func (l *level) renumber(seeds *flow.Seeds, renumbered []uint32, t *seriesTable) {
 	for _, w := range l.open {
 		w.renumber(renumbered, t)

@@ -30,7 +30,7 @@ func (s *Shard) Reset(source aggregate.Source, seqBase uint64) error {
 	}
 	s.witness.forget()
 	s.forgetStarts()
-	s.compactAt = min(s.cfg.MaxSeries, minCompactAt)
+	s.dropDeadAt = min(s.cfg.MaxSeries, minDropDeadAt)
 	s.series.nextLife()
 	// Leftovers share the budget of series with this life, and begin with at most half of it.
 	if len(s.series.list) > s.cfg.MaxSeries/2 {
@@ -72,7 +72,7 @@ func (s *Shard) dropDeadSeries() {
 		}
 	}
 	s.keepSeries(live)
-	s.compactAt = min(s.cfg.MaxSeries, max(2*len(s.series.list), minCompactAt))
+	s.dropDeadAt = min(s.cfg.MaxSeries, max(2*len(s.series.list), minDropDeadAt))
 }
 
 // dropLeftovers forgets the series of earlier lives before they could use up this life's budget.

@@ -250,7 +250,7 @@ func (s *Shard) addWide(sum *aggregate.Sums, sr *series, e *wideEntry) {
 }
 
 // addEntry adds an entry to the row's sums, according to its series' class and the weight. The
-// entry's sums are of unweighted observations that all have a value.
+// entry counts all of its observations, unweighted, as Measured.
 func (s *Shard) addEntry(sum *aggregate.Sums, sr *series, e *aggregate.Sums) {
 	weight := s.cfg.Weight
 	n := aggregate.MulSat(e.Measured, weight)

@@ -52,13 +52,13 @@ type Shard struct {
 
 	refused [4]uint8 // by kind: 1 unless the tap's place admits it
 
-	series    seriesTable
-	compactAt int // number of series at which dead ones are dropped
-	endpoints endpointCache
-	keys      keyCache
-	ways      *wayCache // nil without evidence of paths
-	witness   *witness  // nil except in the middle of the fabric
-	repeats   *reflectionDedup
+	series     seriesTable
+	dropDeadAt int // number of series at which dead ones are dropped
+	endpoints  endpointCache
+	keys       keyCache
+	ways       *wayCache // nil without evidence of paths
+	witness    *witness  // nil except in the middle of the fabric
+	repeats    *reflectionDedup
 
 	forgetter aggregate.Forgetter // nil if the resolver is none
 	revision  uint64              // of the groups in endpoints
@@ -107,7 +107,7 @@ func NewShard(cfg Config, sink aggregate.Sink) (*Shard, error) {
 		}
 	}
 	s.series = newSeriesTable(s.signals, cfg.MaxSeries)
-	s.compactAt = min(cfg.MaxSeries, minCompactAt)
+	s.dropDeadAt = min(cfg.MaxSeries, minDropDeadAt)
 	s.endpoints = newEndpointCache(cfg.Resolver, cfg.Watch, s.seeds, powerOfTwo(max(cfg.MaxSeries/2, 1<<17)))
 	s.ways = newWayCache(cfg.Resolver)
 	s.witness = newWitness(cfg.Resolver, cfg.ObservationPoint, s.seeds)

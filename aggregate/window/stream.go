@@ -192,8 +192,8 @@ func (l *Stream) addOdd(f *capture.Frame, obs *[decode.MaxObservations]decode.Ob
 	l.n += n
 }
 
-// refuseCarrier rejects the first tags of a frame, of the packet around a mirrored frame, at a tap that does not
-// see whole paths: its place is where the switch mirrors, and not that packet's. It returns the number of
+// refuseCarrier rejects the tags of the packet that carries a mirrored frame, which come first in obs. The tap does not
+// see whole paths: its place is where the switch mirrors the inner frame, and says nothing about the carrier. It returns the number of
 // the observations that it leaves in obs.
 func (l *Stream) refuseCarrier(obs []decode.Observation, tags int) (n int) {
 	for i := range obs {

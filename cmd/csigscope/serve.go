@@ -129,7 +129,7 @@ func newLiveFeed(cmd *cobra.Command, d *edge.Server, names *api.BothNames, reade
 	if err != nil {
 		return nil, err
 	}
-	f.handler = withALTO(page.Handler(f.api), alto.Config{Memory: f.memory, Groups: names.GroupsInUse, Prefixes: names.Prefixes, InTurn: f.api.InTurn, Logger: logger})
+	f.handler = withALTO(page.Handler(f.api), alto.Config{Memory: f.memory, Groups: names.GroupsInUse, Prefixes: names.Prefixes, WithSlot: f.api.WithSlot, Logger: logger})
 	fmt.Fprintf(cmd.OutOrStdout(), "the query API is at %s/openapi.json, the page at %[1]s/\n", d.URL())
 	return f, nil
 }

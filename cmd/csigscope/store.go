@@ -71,10 +71,10 @@ type openedStore struct {
 type opening int
 
 const (
-	makeMissing opening = iota // makes an embedded store that does not exist
-	mustExist                  // fails without one
-	toDrop                     // fails without one; also accepts a schema from before version 1
-	whenThere                  // makeMissing, but does not wait for a server if there is an outbox
+	makeMissing     opening = iota // makes an embedded store that does not exist
+	mustExist                      // fails without one
+	toDrop                         // fails without one; also accepts a schema from before version 1
+	serverMayBeAway                // makeMissing, but with an outbox waits only serverPatience for a server
 )
 
 // serverPatience is how long a command waits for a server before it continues without it.
@@ -93,7 +93,7 @@ func openStore(cmd *cobra.Command, dsn string, f *outboxFlags, keep store.Retent
 // openStoreLater is openStore without the need for a running server: rows wait in the outbox
 // until it is up. Without an outbox, it has to be up.
 func openStoreLater(cmd *cobra.Command, dsn string, f *outboxFlags, engineMemory uint64) (*openedStore, error) {
-	db, err := connect(cmd, dsn, whenThere, f, engineMemory)
+	db, err := connect(cmd, dsn, serverMayBeAway, f, engineMemory)
 	if err != nil || db == nil || db.config.Outbox.Dir != config.NoOutbox {
 		return db, err
 	}
@@ -141,7 +141,7 @@ func connect(cmd *cobra.Command, dsn string, how opening, f *outboxFlags, engine
 			return nil, errors.Join(err, db.Close())
 		}
 	}
-	if how == whenThere && o.Outbox != nil {
+	if how == serverMayBeAway && o.Outbox != nil {
 		o.Later = &store.Later{Patience: serverPatience, Retention: c.Retention.Keep()}
 		if db.engine != nil {
 			o.Later.Started = db.engine.Wait
@@ -224,7 +224,7 @@ func (db *openedStore) startEngine(ctx context.Context, how opening, memory uint
 		return fmt.Errorf("find own executable: %w", err)
 	}
 	start := chdb.Start
-	if how == whenThere && db.config.Outbox.Dir != config.NoOutbox {
+	if how == serverMayBeAway && db.config.Outbox.Dir != config.NoOutbox {
 		start = chdb.StartLater
 	}
 	db.engine, err = start(ctx, chdb.Options{

@@ -255,10 +255,10 @@ func closeCuts(leaving []*worker) (err error) {
 	return err
 }
 
-// begin returns the time of the first frame of a ring: the rings that it replaces have the earlier ones. If one of
+// firstFrame returns the time of the first frame of a ring: the rings that it replaces have the earlier ones. If one of
 // them ended before the cut, its last frames are left to the ring with the same number, if the tap has as many rings as
 // before. It is a frame's time, not the system clock's, since network cards have their own clocks.
-func begin(t *Ring, rings []*Ring, leaving []*worker) (from int64) {
+func firstFrame(t *Ring, rings []*Ring, leaving []*worker) (from int64) {
 	same := ringsOf(leaving, t.before())
 	for _, r := range rings {
 		if r.Name == t.Name {

@@ -43,7 +43,7 @@ func (p *Pipeline) begin(ctx context.Context, running *sync.WaitGroup) error {
 func (p *Pipeline) startAll(ctx context.Context, running *sync.WaitGroup, rings []*Ring, leaving []*worker) error {
 	incarnation := p.incarnation()
 	for i, t := range rings {
-		if err := p.start(ctx, running, t, incarnation, begin(t, rings, leaving)); err != nil {
+		if err := p.start(ctx, running, t, incarnation, firstFrame(t, rings, leaving)); err != nil {
 			return errors.Join(fmt.Errorf("taps: tap %q: %w", t.Name, err), closeSources(rings[i:]))
 		}
 	}

@@ -41,9 +41,11 @@ type worker struct {
 	// earlier ones were received; 0 before the cut.
 	stop, stopBy int64
 
-	commands chan command        // at most one, until it is answered
-	answers  chan *snapshot      // at most one
-	cut      atomic.Pointer[cut] // of a replaced ring: set before the command that ends it, which it may be too busy to take, or after it if the ring hangs
+	commands chan command   // at most one, until it is answered
+	answers  chan *snapshot // at most one
+	// cut is that of a replaced ring. It is set before the command that ends the ring, as a busy ring may not take it in
+	// time; for a ring that hangs since an earlier reload, after it.
+	cut atomic.Pointer[cut]
 	coordinated
 }
 

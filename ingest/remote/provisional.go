@@ -21,8 +21,8 @@ func (p *push) takeProvisional(list []*wire.Provisional, to aggregate.Provisiona
 	if to == nil || len(list) == 0 {
 		return
 	}
-	f, _ := p.folders.Get().(*uniqueRows)
-	defer p.folders.Put(f)
+	f, _ := p.uniqueRows.Get().(*uniqueRows)
+	defer p.uniqueRows.Put(f)
 	for _, m := range list {
 		it := blockItem(m.GetBlock())
 		rows := len(m.GetBlock().GetSignal())

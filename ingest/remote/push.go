@@ -180,8 +180,8 @@ func (s *Server) describe(ctx context.Context, c *call, d *wire.Description) err
 
 // admit determines the outcome of every item, and takes the numbers of those to be written.
 func (p *push) admit(m *wire.PushRequest) {
-	f, _ := p.folders.Get().(*uniqueRows)
-	defer p.folders.Put(f)
+	f, _ := p.uniqueRows.Get().(*uniqueRows)
+	defer p.uniqueRows.Put(f)
 	for _, b := range m.GetBlocks() {
 		it := blockItem(b)
 		p.add(it, p.checkBlock(it, b, f))
@@ -212,7 +212,7 @@ func (p *push) write(ctx context.Context, c *call) error {
 		}
 	}
 	if err := p.writeItems(ctx, known); err != nil {
-		leave(begin)
+		sendAgain(begin)
 		return err
 	}
 	if len(begin) == 0 {
@@ -223,7 +223,7 @@ func (p *push) write(ctx context.Context, c *call) error {
 	err := p.announces.wait(patient, p.begun)
 	cancel()
 	if err != nil {
-		leave(begin)
+		sendAgain(begin)
 		return err
 	}
 	for _, it := range begin {
@@ -244,8 +244,8 @@ func (p *push) waiting() (n int64) {
 	return n
 }
 
-// leave makes the exporter send items again.
-func leave(list []*item) {
+// sendAgain makes the exporter send items again.
+func sendAgain(list []*item) {
 	for _, it := range list {
 		it.outcome = wire.Outcome_OUTCOME_UNSPECIFIED
 	}
@@ -254,7 +254,7 @@ func leave(list []*item) {
 func (p *push) writeItems(ctx context.Context, list []*item) error {
 	for i, it := range list {
 		if err := p.writeItem(ctx, it); err != nil {
-			leave(list[i:])
+			sendAgain(list[i:])
 			return err
 		}
 		if it.record == nil {

@@ -220,7 +220,7 @@ const maxReasonBytes = 32
 // checkReason rejects reasons that would garble a table.
 func checkReason(reason string) error {
 	if reason == "" || len(reason) > maxReasonBytes || strings.Trim(reason, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
-		return fmt.Errorf("reason %.64q: expected up to %d lower case letters", reason, maxReasonBytes)
+		return fmt.Errorf("reason %.64q: expected up to %d lower case letters, digits or _", reason, maxReasonBytes)
 	}
 	return nil
 }
@@ -276,7 +276,7 @@ func (p *push) passRecords(ctx context.Context) {
 	defer cancel()
 	if len(records)+len(t.found) > 0 {
 		err := p.recordGroup.wait(ctx, t)
-		p.wait(ctx, records, err)
+		p.retryLater(ctx, records, err)
 		if err == nil {
 			for _, done := range written {
 				done()
@@ -284,17 +284,17 @@ func (p *push) passRecords(ctx context.Context) {
 		}
 	}
 	if len(ended) > 0 {
-		p.wait(ctx, ended, p.ends.wait(ctx, ending{runs: ends}))
+		p.retryLater(ctx, ended, p.ends.wait(ctx, ending{runs: ends}))
 	}
 }
 
-// wait makes the exporter send items again that the directory did not accept.
-func (p *push) wait(ctx context.Context, list []*item, err error) {
+// retryLater makes the exporter send items again that the directory did not accept.
+func (p *push) retryLater(ctx context.Context, list []*item, err error) {
 	if err == nil {
 		return
 	}
 	p.refuseUnstored(ctx, ReasonSink, err)
-	leave(list)
+	sendAgain(list)
 }
 
 // patience limits how long a request waits for the directory, so that its durable items are

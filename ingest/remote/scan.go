@@ -29,17 +29,17 @@ const (
 	fieldSharedProvisional        = 2
 )
 
-// messageLimits counts the contents of a message. A decoder allocates much more than the size of a
+// messageCounts counts the contents of a message. A decoder allocates much more than the size of a
 // message only for many empty messages and strings; these are limited here before anything is
 // allocated. Numbers take at most 8 times their size.
-type messageLimits struct {
+type messageCounts struct {
 	items, rows, names int
 	findings           int // of a record
 }
 
 // scan rejects a PushRequest that is malformed or beyond the protocol's limits.
 func scan(data []byte) error {
-	var c messageLimits
+	var c messageCounts
 	return eachField(data, func(n protowire.Number, v []byte) error {
 		switch n {
 		case fieldExporter:
@@ -62,7 +62,7 @@ func scan(data []byte) error {
 
 // scanShared rejects a ShareRequest that is malformed or beyond the protocol's limits.
 func scanShared(data []byte) error {
-	var c messageLimits
+	var c messageCounts
 	return eachField(data, func(n protowire.Number, v []byte) error {
 		switch n {
 		case fieldShared:
@@ -75,7 +75,7 @@ func scanShared(data []byte) error {
 }
 
 // within scans a message with a block in the given field.
-func (c *messageLimits) within(field protowire.Number) func(protowire.Number, []byte) error {
+func (c *messageCounts) within(field protowire.Number) func(protowire.Number, []byte) error {
 	return func(n protowire.Number, v []byte) error {
 		if n == field {
 			return eachField(v, c.block)
@@ -84,7 +84,7 @@ func (c *messageLimits) within(field protowire.Number) func(protowire.Number, []
 	}
 }
 
-func (c *messageLimits) item(data []byte, field func(protowire.Number, []byte) error) error {
+func (c *messageCounts) item(data []byte, field func(protowire.Number, []byte) error) error {
 	c.items++
 	if err := atMost("blocks, batches and descriptions", c.items, maxItems); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (c *messageLimits) item(data []byte, field func(protowire.Number, []byte) e
 }
 
 // columns scans a message whose number of rows is the length of one column.
-func (c *messageLimits) columns(column protowire.Number) func(protowire.Number, []byte) error {
+func (c *messageCounts) columns(column protowire.Number) func(protowire.Number, []byte) error {
 	return func(n protowire.Number, v []byte) error {
 		switch n {
 		case fieldStream:
@@ -107,14 +107,14 @@ func (c *messageLimits) columns(column protowire.Number) func(protowire.Number, 
 }
 
 // block also counts the rows of a block's flows.
-func (c *messageLimits) block(n protowire.Number, v []byte) error {
+func (c *messageCounts) block(n protowire.Number, v []byte) error {
 	if n == fieldFlows {
 		return eachField(v, c.columns(fieldFlowKind))
 	}
 	return c.columns(fieldSignal)(n, v)
 }
 
-func (c *messageLimits) record(n protowire.Number, v []byte) error {
+func (c *messageCounts) record(n protowire.Number, v []byte) error {
 	switch n {
 	case fieldStream:
 		return atMost("name of a stream", len(v), maxStreamBytes)
@@ -129,7 +129,7 @@ func (c *messageLimits) record(n protowire.Number, v []byte) error {
 	return nil
 }
 
-func (c *messageLimits) description(n protowire.Number, v []byte) error {
+func (c *messageCounts) description(n protowire.Number, v []byte) error {
 	switch n {
 	case fieldText:
 		return atMost("configuration", len(v), maxTextBytes)

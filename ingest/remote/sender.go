@@ -136,8 +136,8 @@ func (c *Client) fail(err error) {
 // sayEvery is the least time between lines that name another collector, if two take turns.
 const sayEvery = 10 * time.Second
 
-// recovered logs that the collector answers again if the failure was logged, and another collector than
-// the last line named in any case. It is called after each successful push.
+// recovered logs that the collector answers again if its failure was logged, and, at most once per sayEvery, that
+// another collector than the last logged one answers. It is called after each successful push.
 func (c *Client) recovered() {
 	s, now := c.Stats(), c.cfg.Now()
 	collector, waiting := slog.String("collector", s.Collector), slog.Uint64("waiting", s.Waiting)
@@ -381,7 +381,7 @@ func outcomesOf(batch *pushBatch, answer *wire.PushResponse) [][]wire.Outcome {
 
 // finish counts and acknowledges the records [from, to) of a batch, whose outcomes are final. The
 // blocks that are lost share a gap for each stream, epoch, resolution and reason, which is on disk
-// before.
+// before they are acknowledged.
 func (c *Client) finish(batch *pushBatch, outcomes [][]wire.Outcome, from, to int) {
 	if from == to {
 		return

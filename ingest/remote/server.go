@@ -87,7 +87,7 @@ type Server struct {
 	decoding    chan struct{} // a token for each request that may be decoded
 	handler     http.Handler
 	errors      *connect.ErrorWriter
-	folders     sync.Pool
+	uniqueRows  sync.Pool
 	bodies      sync.Pool
 	buffered    atomic.Int64 // bytes of running requests
 
@@ -125,8 +125,8 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 		names:    newRegistry(directory, cfg.Logger),
 		kept:     &keptWindows{windows: newFairCache[windowKey, *keptWindow](maxExporterWindows, maxCountedWindows)},
 		decoding: make(chan struct{}, limits.MaxDecoding), observing: make(chan struct{}, 1),
-		folders:   sync.Pool{New: func() any { return new(uniqueRows) }},
-		exporters: map[string]*exporter{}, peers: map[string]*exporter{}, owners: map[uint64]string{}, reviewEvery: reviewEvery,
+		uniqueRows: sync.Pool{New: func() any { return new(uniqueRows) }},
+		exporters:  map[string]*exporter{}, peers: map[string]*exporter{}, owners: map[uint64]string{}, reviewEvery: reviewEvery,
 	}
 	s.commits = newGroup(cfg.CommitEvery, cfg.Timeout, func(ctx context.Context, _ []struct{}) error { return sink.Sync(ctx) })
 	s.announces = newGroup(0, cfg.Timeout, s.names.announce)

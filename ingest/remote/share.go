@@ -26,8 +26,8 @@ func (s *Server) takeShared(ctx context.Context, c *call, m *wire.ShareRequest) 
 		return nil, err
 	}
 	p := &push{Server: s, e: e, answer: &wire.PushResponse{}}
-	f, _ := s.folders.Get().(*uniqueRows)
-	defer s.folders.Put(f)
+	f, _ := s.uniqueRows.Get().(*uniqueRows)
+	defer s.uniqueRows.Put(f)
 	for _, b := range m.GetBlocks() {
 		it := blockItem(b.GetBlock())
 		p.add(it, p.checkShared(it, b, f))

@@ -34,10 +34,10 @@ type Config struct {
 	// Prefixes returns the known addresses of groups; nil for none. Groups named after their
 	// prefix need not be in it.
 	Prefixes func() map[aggregate.GroupID][]netip.Prefix
-	// InTurn calls f once the process has capacity for another answer; nil: at once.
-	InTurn func(ctx context.Context, f func(context.Context) error) error
-	Logger *slog.Logger     // nil: discard
-	Now    func() time.Time // nil: time.Now
+	// WithSlot calls f once the process has capacity for another answer; nil: at once.
+	WithSlot func(ctx context.Context, f func(context.Context) error) error
+	Logger   *slog.Logger     // nil: discard
+	Now      func() time.Time // nil: time.Now
 }
 
 // server serves the resources. It is safe for concurrent use.
@@ -55,8 +55,8 @@ type server struct {
 // New returns a handler for the resources under Path.
 func New(c Config) http.Handler {
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	if c.InTurn == nil {
-		c.InTurn = func(ctx context.Context, f func(context.Context) error) error { return f(ctx) }
+	if c.WithSlot == nil {
+		c.WithSlot = func(ctx context.Context, f func(context.Context) error) error { return f(ctx) }
 	}
 	if c.Now == nil {
 		c.Now = time.Now

@@ -32,7 +32,7 @@ func (s *server) answer(method, mediaType string, f func(*http.Request) (any, er
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		var body []byte
 		same := false // the client has this version
-		err := s.InTurn(r.Context(), func(ctx context.Context) error {
+		err := s.WithSlot(r.Context(), func(ctx context.Context) error {
 			v, err := f(r.WithContext(ctx))
 			if err != nil {
 				return err

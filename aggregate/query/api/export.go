@@ -120,7 +120,7 @@ func export[Q any, P tableRequest[Q]](a *API, mux *http.ServeMux, name string, f
 		var found *exported
 		ctx, cancel := context.WithTimeout(r.Context(), a.Timeout)
 		defer cancel()
-		err := a.inTurn(ctx, a.slots, func() (err error) {
+		err := a.withSlot(ctx, a.slots, func() (err error) {
 			found, err = f(ctx, s, in)
 			return err
 		})
@@ -306,7 +306,7 @@ func (a *API) serveTable(r *http.Request, out http.ResponseWriter, f tabular.For
 		w.begin()
 		return
 	}
-	err := a.inTurn(ctx, a.exports, func() error {
+	err := a.withSlot(ctx, a.exports, func() error {
 		held := bufio.NewWriterSize(w, exportBuffer)
 		end, err := t.write(ctx, f, held)
 		if err != nil {

@@ -144,7 +144,7 @@ func meteredHandler(t *testing.T, memory *querytest.Memory) http.Handler {
 	s.window(t, 0)
 	mux := http.NewServeMux()
 	mux.Handle("/", s)
-	mux.Handle(alto.Path, alto.New(alto.Config{Memory: s.memory, Groups: reader.Groups, InTurn: s.InTurn, Now: now}))
+	mux.Handle(alto.Path, alto.New(alto.Config{Memory: s.memory, Groups: reader.Groups, WithSlot: s.WithSlot, Now: now}))
 	return mux
 }
 

@@ -148,8 +148,8 @@ func (a *API) flowsNow(ctx context.Context, in *wire.FlowsRequest, at pin) (*ans
 	})
 }
 
-// flowQuestion is a question to the store, of that extent, about the range of a pin: flows of windows of 1 s
-// expire with these.
+// flowQuestion returns the question to the store about the pin's range, and the store's extent. Where windows of 1 s
+// have expired it asks for flows of 1 min.
 func (a *API) flowQuestion(ctx context.Context, in flowChoice, at *pin) (q query.FlowQuestion, extent query.Extent, err error) {
 	if extent, err = a.stored(ctx); err != nil {
 		return q, extent, err

@@ -150,7 +150,7 @@ func (a *API) source(ctx context.Context, in proto.Message, from source, wait *w
 func work[P proto.Message](ctx context.Context, a *API, s *table.State, in P, f func(context.Context, *table.State, P) (*answer, error)) (found *answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
-	err = a.inTurn(ctx, a.slots, func() error {
+	err = a.withSlot(ctx, a.slots, func() error {
 		if found, err = f(ctx, s, in); err == nil && found.state == nil {
 			err = a.countProducers(ctx, found.value)
 		}
@@ -165,16 +165,16 @@ func work[P proto.Message](ctx context.Context, a *API, s *table.State, in P, f 
 	return found, nil
 }
 
-// InTurn calls f when a slot is free among the API's answers, within their time limit. It is for
+// WithSlot calls f when a slot is free among the API's answers, within their time limit. It is for
 // documents that are served beside the API's own.
-func (a *API) InTurn(ctx context.Context, f func(context.Context) error) error {
+func (a *API) WithSlot(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
-	return a.inTurn(ctx, a.slots, func() error { return f(ctx) })
+	return a.withSlot(ctx, a.slots, func() error { return f(ctx) })
 }
 
-// inTurn calls f while it holds a slot.
-func (a *API) inTurn(ctx context.Context, slots chan struct{}, f func() error) error {
+// withSlot calls f while it holds a slot.
+func (a *API) withSlot(ctx context.Context, slots chan struct{}, f func() error) error {
 	select {
 	case slots <- struct{}{}:
 		defer func() { <-slots }()

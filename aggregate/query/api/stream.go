@@ -85,8 +85,8 @@ func begin[Q any, P streamRequest[Q]](ctx context.Context, a *API, in P, seen st
 }
 
 // notYet makes a reader of an earlier process try again if the server does not know a name in its
-// question: without a fabric file, the names of groups and locations come with their rows, as always the unit of a
-// type_N.
+// question: without a fabric file, the names of groups and locations come with their rows; the unit of a type_N
+// always does.
 func notYet(err error, seen string, s *table.State) error {
 	epoch, _, resumes := parseToken(seen, s.Epoch)
 	if _, unknown := errors.AsType[unknownName](err); !unknown || !resumes || epoch == s.Epoch {
@@ -281,7 +281,7 @@ type eventOf struct {
 	revision uint64
 	start    int64 // of the window, Unix ns
 	durable  bool  // of a snapshot
-	second   int64 // of a snapshot, in which it was made: its age soon becomes wrong
+	second   int64 // in which a snapshot or window event was made: its age soon becomes wrong
 	late     bool
 	last     bool   // of its revision
 	base     baseIs // the base that its changes refer to

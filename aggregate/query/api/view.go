@@ -44,8 +44,8 @@ type viewOf struct {
 	kinds    string
 }
 
-// view returns the view, computed once per revision. It includes cells without recent
-// observations, without numbers, except for short windows, in which most cells are missing.
+// view returns the view, computed once per revision. Cells without recent observations are
+// included, with empty numbers. Of short windows they are left out, since most cells are missing there.
 func (a *API) view(ctx context.Context, s *table.State, k viewKey) (*view, error) {
 	windows := s.Last(k.windows)
 	if len(windows) == 0 {

@@ -223,8 +223,8 @@ func (c *Captures) write(ctx context.Context, n *numbers, e *replay.Examined) (*
 	if doc.Signals, err = report.Signals(ctx, data, names, c.Domain); err != nil {
 		return nil, err
 	}
-	ways := make([]report.CellPackets, len(e.Ways))
-	for i, w := range e.Ways {
+	ways := make([]report.CellPackets, len(e.Pairs))
+	for i, w := range e.Pairs {
 		ways[i] = report.CellPackets{Src: w.Src, Dst: w.Dst, Tagged: w.Tagged, Untagged: w.Untagged, Incapable: w.Incapable}
 	}
 	if err := doc.Coverage.Cover(ctx, data, names, ways); err != nil {

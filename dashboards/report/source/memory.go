@@ -1,5 +1,5 @@
-// Package source builds the report on captures. It reads them once for their numbers, held in
-// bounded memory or in a store with the same results, and once for findings.
+// Package source builds the report on captures. It reads them once for their numbers, in
+// bounded memory, once more through a store, with the same results, if that does not suffice, and once for findings.
 //
 // It knows how a report's numbers are computed and how memory is divided. It must never know how
 // they are shown.

@@ -24,7 +24,7 @@ import (
 
 // Capture holds the keys that collect and export share.
 type Capture struct {
-	Instance       Text               `yaml:"instance,omitempty" unit:"name" default:"the host's name" help:"name of this process, which identifies its rows: do not change it, and give it to no other process of the same store or collector. Exporters that share a credential need one each: their taps are then called CREDENTIAL/NAME/TAP. At most 200 bytes; for export, NAME has no slash, and NAME/TAP at most 124 bytes"`
+	Instance       Text               `yaml:"instance,omitempty" unit:"name" default:"the host's name" help:"name of this process, which identifies its rows: do not change it, and give it to no other process of the same store or collector. Exporters that share a credential need one each, and not the default, which does not become part of the taps' names: their taps are then called CREDENTIAL/NAME/TAP. At most 200 bytes; for export, NAME has no slash, and NAME/TAP at most 124 bytes"`
 	Taps           []Tap              `yaml:"taps,omitempty" help:"interfaces to capture from; at most 256 with mirrors"`
 	By             Choice[readers]    `yaml:"capture,omitempty" default:"ring" help:"how packets of interfaces are read: ring copies all that may have CSIG to this process; ebpf counts them in the kernel, with flows from samples and without findings about single packets, and needs Linux 6.6, CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW and CAP_PERFMON; auto takes ebpf if the host and the settings allow it, else ring"`
 	OddPackets     Choice[oddPackets] `yaml:"odd_packets,omitempty" default:"count" help:"with capture ebpf, where packets go that the program in the kernel does not read, such as tunnels: count only counts them, ring hands them to a ring"`

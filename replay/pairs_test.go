@@ -25,16 +25,16 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// TestWays checks that packets are counted by the groups of their endpoints, with and without a
+// TestPairs checks that packets are counted by the groups of their endpoints, with and without a
 // tag: behind a leaf that strips tags none has one.
-func TestWays(t *testing.T) {
+func TestPairs(t *testing.T) {
 	t.Parallel()
 	s := emittertest.Named(t, "rogue")
 	s.Duration, s.Faults, s.CaptureUntagged, s.TagEvery = 400*time.Millisecond, nil, true, 1
 	s.Devices = []scenario.Behavior{{Match: "leaf2", Kind: "strip"}}
 	e := examine(t, s, func(c *replay.ExamineConfig) { c.Group = c.Finding.Locator.(*fabric.Fabric).Group })
 	stripped, whole := uint64(0), uint64(0)
-	for _, w := range e.Ways {
+	for _, w := range e.Pairs {
 		switch leaf := fabric.GroupIDOf("rack2"); {
 		case w.Dst == leaf || w.Src == leaf:
 			stripped += w.Untagged
@@ -55,15 +55,15 @@ func TestWays(t *testing.T) {
 	reflecting.Duration = 200 * time.Millisecond
 	e = examine(t, reflecting, func(c *replay.ExamineConfig) { c.Group = c.Finding.Locator.(*fabric.Fabric).Group })
 	sum := uint64(0)
-	for _, w := range e.Ways {
+	for _, w := range e.Pairs {
 		sum += w.Incapable
 	}
 	if want := e.Decoded.EmptyReflections + e.Decoded.InvalidReflections; sum == 0 || sum > want || sum < want*9/10 {
-		t.Errorf("%d ways are not capable, the decoder counted %d", sum, want)
+		t.Errorf("%d pairs are not capable, the decoder counted %d", sum, want)
 	}
 }
 
-// TestExaminedLinks checks that cooked captures have the findings and the ways of the same frames in
+// TestExaminedLinks checks that cooked captures have the findings and the pairs of the same frames in
 // Ethernet, those of untagged packets included.
 func TestExaminedLinks(t *testing.T) {
 	t.Parallel()
@@ -101,8 +101,8 @@ func TestExaminedLinks(t *testing.T) {
 		if diff := gocmp.Diff(want.Findings, got.Findings); diff != "" {
 			t.Errorf("%s: findings (-Ethernet +link)\n%s", link, diff)
 		}
-		if diff := gocmp.Diff(sorted(want.Ways), sorted(got.Ways)); diff != "" {
-			t.Errorf("%s: ways (-Ethernet +link)\n%s", link, diff)
+		if diff := gocmp.Diff(sorted(want.Pairs), sorted(got.Pairs)); diff != "" {
+			t.Errorf("%s: pairs (-Ethernet +link)\n%s", link, diff)
 		}
 	}
 }
@@ -131,7 +131,7 @@ func TestExaminedMirrors(t *testing.T) {
 			return slices.Concat(make([]byte, 12), around, carrier, frame)
 		}
 	}
-	for place, ways := range map[string]bool{"receiver": true, "sender": false} {
+	for place, whole := range map[string]bool{"receiver": true, "sender": false} {
 		for name, around := range map[string][]byte{"untagged": nil, "tagged": tag, "twice": slices.Concat(tag, tag)} {
 			bare, mirrored, dir := cfg, cfg, t.TempDir()
 			bare.Tap = func(string) window.Tap { return window.TapAt(place, 1) }
@@ -152,8 +152,8 @@ func TestExaminedMirrors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if ways == (len(want.Ways) == 0) || place == "sender" && len(want.Findings) == 0 || want.Decoded.EmptyReflections == 0 {
-				t.Fatalf("%s: %d ways, %d findings: the test shows nothing", place, len(want.Ways), len(want.Findings))
+			if whole == (len(want.Pairs) == 0) || place == "sender" && len(want.Findings) == 0 || want.Decoded.EmptyReflections == 0 {
+				t.Fatalf("%s: %d pairs, %d findings: the test shows nothing", place, len(want.Pairs), len(want.Findings))
 			}
 			found := kinds(want.Findings)
 			if name == "twice" { // an orphan is one at any place
@@ -162,12 +162,12 @@ func TestExaminedMirrors(t *testing.T) {
 			if diff := gocmp.Diff(found, kinds(got.Findings)); place == "sender" && diff != "" {
 				t.Errorf("%s, %s: findings (-bare +mirrored)\n%s", place, name, diff)
 			}
-			carriers := slices.IndexFunc(got.Ways, func(w replay.Way) bool { return w.Src == aggregate.UnknownGroup && w.Tagged > 0 })
+			carriers := slices.IndexFunc(got.Pairs, func(w replay.GroupPackets) bool { return w.Src == aggregate.UnknownGroup && w.Tagged > 0 })
 			if carriers >= 0 && around != nil {
-				got.Ways = slices.Delete(got.Ways, carriers, carriers+1)
+				got.Pairs = slices.Delete(got.Pairs, carriers, carriers+1)
 			}
-			if diff := gocmp.Diff(sorted(want.Ways), sorted(got.Ways)); diff != "" {
-				t.Errorf("%s, %s: ways (-bare +mirrored)\n%s", place, name, diff)
+			if diff := gocmp.Diff(sorted(want.Pairs), sorted(got.Pairs)); diff != "" {
+				t.Errorf("%s, %s: pairs (-bare +mirrored)\n%s", place, name, diff)
 			}
 		}
 	}
@@ -181,8 +181,10 @@ func kinds(list []finding.Finding) (names []string) {
 	return names
 }
 
-func sorted(list []replay.Way) []replay.Way {
-	slices.SortFunc(list, func(a, b replay.Way) int { return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst)) })
+func sorted(list []replay.GroupPackets) []replay.GroupPackets {
+	slices.SortFunc(list, func(a, b replay.GroupPackets) int {
+		return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst))
+	})
 	return list
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// Way counts the packets from one group to another, at taps that see whole paths.
-type Way struct {
+// GroupPackets counts the packets from one group to another, at taps that see whole paths.
+type GroupPackets struct {
 	Src, Dst aggregate.GroupID
 	// Untagged counts packets without a tag that carry data, as reported by
 	// decode.Decoder.DecodeUntagged: acknowledgements need no tag.
@@ -18,30 +18,30 @@ type Way struct {
 	Incapable uint64
 }
 
-// maxWays is the maximum number of pairs of groups; packets of other pairs are not counted.
-const maxWays = 1 << 16
+// maxPairs is the maximum number of pairs of groups; packets of other pairs are not counted.
+const maxPairs = 1 << 16
 
-// ways counts packets with and without tags.
-type ways struct {
+// pairCounts counts packets with and without tags.
+type pairCounts struct {
 	group  func(netip.Addr) aggregate.GroupID
-	counts map[groupPair]*Way
+	counts map[groupPair]*GroupPackets
 	seen   uint64 // empty and invalid reflections before the present packet
 }
 
 type groupPair struct{ src, dst aggregate.GroupID }
 
-// newWays returns nil without groups.
-func newWays(group func(netip.Addr) aggregate.GroupID) *ways {
+// newPairCounts returns nil without groups.
+func newPairCounts(group func(netip.Addr) aggregate.GroupID) *pairCounts {
 	if group == nil {
 		return nil
 	}
-	return &ways{group: group, counts: make(map[groupPair]*Way)}
+	return &pairCounts{group: group, counts: make(map[groupPair]*GroupPackets)}
 }
 
 // count counts a decoded packet, and the one that carried it in a mirror session. It uses its tags or,
 // without one, its endpoints in untagged if they are known; data says whether the packet carries data.
 // Packets at taps that do not see whole paths are not counted.
-func (w *ways) count(r *decode.Result, untagged *decode.Observation, data bool, counters decode.Counters, whole bool) {
+func (w *pairCounts) count(r *decode.Result, untagged *decode.Observation, data bool, counters decode.Counters, whole bool) {
 	incapable := counters.EmptyReflections + counters.InvalidReflections - w.seen
 	w.seen += incapable
 	if !whole {
@@ -52,28 +52,28 @@ func (w *ways) count(r *decode.Result, untagged *decode.Observation, data bool, 
 	if own == nil && untagged != nil {
 		own = untagged
 		if data {
-			w.way(untagged, false).Untagged++
+			w.of(untagged, false).Untagged++
 		}
 	}
 	if own != nil {
-		w.way(own, true).Incapable += incapable
+		w.of(own, true).Incapable += incapable
 	}
 }
 
 // tagged counts a packet with a tag, and returns the tag; nil if there is none.
-func (w *ways) tagged(list []decode.Observation) *decode.Observation {
+func (w *pairCounts) tagged(list []decode.Observation) *decode.Observation {
 	for i := range list {
 		if o := &list[i]; o.Kind == decode.Tag && o.Flags&(decode.Orphan|decode.HasAddrs) == decode.HasAddrs {
-			w.way(o, false).Tagged++
+			w.of(o, false).Tagged++
 			return o
 		}
 	}
 	return nil
 }
 
-// way returns the counts of a packet's groups, or of the opposite direction; beyond the maximum, counts
+// of returns the counts of a packet's groups, or of the opposite direction; beyond the maximum, counts
 // that are discarded.
-func (w *ways) way(o *decode.Observation, back bool) *Way {
+func (w *pairCounts) of(o *decode.Observation, back bool) *GroupPackets {
 	from, to := o.Addrs()
 	if back {
 		from, to = to, from
@@ -81,8 +81,8 @@ func (w *ways) way(o *decode.Observation, back bool) *Way {
 	k := groupPair{w.group(from), w.group(to)}
 	one := w.counts[k]
 	if one == nil {
-		one = &Way{Src: k.src, Dst: k.dst}
-		if len(w.counts) < maxWays {
+		one = &GroupPackets{Src: k.src, Dst: k.dst}
+		if len(w.counts) < maxPairs {
 			w.counts[k] = one
 		}
 	}
@@ -90,11 +90,11 @@ func (w *ways) way(o *decode.Observation, back bool) *Way {
 }
 
 // list returns all pairs of groups with packets, in any order.
-func (w *ways) list() []Way {
+func (w *pairCounts) list() []GroupPackets {
 	if w == nil {
 		return nil
 	}
-	var list []Way
+	var list []GroupPackets
 	for _, one := range w.counts {
 		if one.Tagged+one.Untagged+one.Incapable > 0 {
 			list = append(list, *one)
