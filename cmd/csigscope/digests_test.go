@@ -272,7 +272,7 @@ func checkGuarded(t *testing.T, all map[digestKey]digest) {
 	for k, d := range all {
 		what := k.what()
 		// Captures of a few seconds have no steps of seconds: rows at one resolution suffice.
-		for _, suffix := range []string{"_1m", "_1s", "_fine"} {
+		for _, suffix := range []string{"_1m", "_1s", "_fine", "_either"} {
 			what = strings.TrimSuffix(what, suffix)
 		}
 		rows[what] += d.rows

@@ -317,8 +317,11 @@ func (r *digestRun) askTables() {
 }
 
 // chooses reports whether the run queries a view: unless it is thorough, one of several that
-// differ only by resolution.
+// differ only by resolution, and none of rows of both resolutions, of which answers of the API are made.
 func (r *digestRun) chooses(view string) bool {
+	if strings.HasSuffix(view, "_either") {
+		return r.thorough()
+	}
 	for _, resolution := range resolutions {
 		if name, several := strings.CutSuffix(view, resolution); several {
 			return slices.Contains(r.choose(name, resolutions), resolution)
@@ -368,6 +371,8 @@ func (r *digestRun) viewValues(view, parameter string) []string {
 		from, to, steps = from.Truncate(time.Minute), from.Truncate(time.Minute).Add(time.Minute), []string{"60000000000"}
 	case fine:
 		steps = []string{"10000000", "100000000"}
+	case strings.HasSuffix(view, "_either"):
+		steps = []string{"60000000000"}
 	}
 	switch parameter {
 	case "from":
@@ -389,6 +394,10 @@ func (r *digestRun) viewValues(view, parameter string) []string {
 			return []string{"10000000"}
 		}
 		return []string{"1000000000", "60000000000"}
+	case "apart":
+		return []string{fmt.Sprintf("[%d]", to.Truncate(time.Minute).Unix()), "[]"}
+	case "by_second":
+		return []string{"0", "0", "1"}
 	case "group":
 		return append([]string{f.src, f.dst}, f.groups...)
 	}
