@@ -94,8 +94,8 @@ func (d *Decoder) plainUntagged(c class, frame []byte, wireLen uint32, obs *[Max
 	return 0, NoCSIG, Plain
 }
 
-// plainOptionsOf finishes a frame with a packet at an offset, whose n tags and ends are read, if
-// options, the result of transportOf, is not 0.
+// plainOptionsOf finishes a frame for which transportOf returned options other than 0. Its packet begins at at; obs has
+// its n tags with their endpoints.
 func (d *Decoder) plainOptionsOf(c class, frame []byte, at, options, n int, obs *[MaxObservations]Observation) (all int, reason Reason, is Plainness) {
 	if options < 0 {
 		return 0, OK, NotPlain

@@ -124,8 +124,8 @@ func (f *Fabric) Counts() Counts {
 }
 
 // Fingerprint returns the canonical text of the topology, the groups and the CSIG domain: equal
-// texts resolve and measure alike. It does not depend on the order or the wording of the fabric
-// file.
+// texts resolve and measure alike. It does not depend on the wording of the fabric file, nor on
+// its order except that of ports under ecmp and of reflections.
 func (f *Fabric) Fingerprint() string {
 	var b strings.Builder
 	printDomain(&b, f.domain)

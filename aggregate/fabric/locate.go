@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Bounds below which the ends of a path are examined each time instead of cached.
+// Bounds up to which the ends of a path are examined each time instead of cached.
 const (
 	fewLegs  = 16 // devices of the source times devices of the destination
 	fewHomes = 8  // devices of the destination; as many as found.reached has bits

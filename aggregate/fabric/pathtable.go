@@ -36,9 +36,9 @@ type PathSpec struct {
 
 // Bounds of the path table.
 const (
-	maxPathRules    = 1 << 16 // rules, each with one prefix at either end
-	maxPathsPerPair = 1 << 12 // rules of one source prefix: each lookup scans them
-	maxVia          = 64      // waypoints of a path
+	maxPathRules      = 1 << 16 // rules, each with one prefix at either end
+	maxPathsPerSource = 1 << 12 // rules of one source prefix: each lookup scans them
+	maxVia            = 64      // waypoints of a path
 )
 
 // rule is a PathSpec for one prefix at either end.
@@ -138,8 +138,8 @@ func (b *builder) paths() {
 				bySrc[src] = append(bySrc[src], int32(len(t.rules.list)))
 				t.rules.list = append(t.rules.list, one)
 			}
-			if len(bySrc[src]) > maxPathsPerPair {
-				b.errorf(path+".src", "%s: more than %d paths of one source", src, maxPathsPerPair)
+			if len(bySrc[src]) > maxPathsPerSource {
+				b.errorf(path+".src", "%s: more than %d paths of one source", src, maxPathsPerSource)
 				return
 			}
 		}

@@ -82,7 +82,7 @@ func (r *review) zero(words []vocabulary) {
 	}
 }
 
-// ends finds racks, hosts and ports whose far side is not in the file.
+// ends finds a lack of groups or hosts, racks without hosts, and ports without a peer.
 func (r *review) ends() {
 	if len(r.t.groups) == 0 {
 		r.missing = append(r.missing, "groups: without any, each /24 and /64 is a group of its own")

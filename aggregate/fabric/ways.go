@@ -22,7 +22,7 @@ type way struct {
 	by    aggregate.Evidence // one bit
 	ports []stop             // ascending, to devices
 	ends  []stop             // devices where paths end
-	hops  int                // between devices, of the shortest; not of predicted ones
+	hops  int                // between devices, of the shortest path; not set by predict
 }
 
 // stop is a port or a device on a path, and the number of the hop by which packets leave it, 1 for
@@ -45,8 +45,8 @@ type ruleEnds struct{ rule, src, dst int32 }
 
 const numEvidence = len(aggregate.EvidenceNames)
 
-// WayCounts are the outcomes of path evidence, one for each lookup of a flow or of a locator of
-// one.
+// WayCounts are the outcomes of path evidence. Hashes count at each lookup of a flow; rules and sightings, whose ways are
+// cached, once for each pair of attachments; contradicting locators at each lookup.
 type WayCounts struct {
 	Found        [numEvidence]uint64 // flows with a known way, by aggregate.EvidenceNames
 	Contradicted uint64              // unused evidence that fits no path of the topology, or not the locator
@@ -169,9 +169,8 @@ func (f *Fabric) ruled(k ruleEnds) uint32 {
 }
 
 // LocateOn is Locate for a packet with a way from Way: it returns the ports that the locator names
-// and that are on the way, at the hop that the locator names. If there are none, the evidence
-// contradicts the packet and is not used.
-// by is the evidence of the way, 0 if the ports are those of Locate. It implements
+// and that are on the way, at the locator's hop if its TTL counts hops. If there are none, the evidence
+// contradicts the packet and is not used. by is the evidence of the way, 0 if the ports are those of Locate. It implements
 // aggregate.PathResolver.
 func (f *Fabric) LocateOn(way uint32, l csig.Layout, t uint8, lm uint16, src, dst netip.Addr) (id aggregate.LocationID, capacity uint64, by aggregate.Evidence) {
 	id, capacity = f.Locate(l, t, lm, src, dst)

@@ -53,7 +53,7 @@ records as a gap.
 
 --metrics-listen serves /metrics for Prometheus, /healthz (200 while windows are committed) and
 /readyz, which is 503 with the reason while the link of a tap is down, the store was never reached,
-refuses rows or lets one wait for more than 2 minutes, or the outbox is full or fails.
+refuses rows or lets a row wait for more than 2 minutes, or the outbox is full or fails.
 Supports systemd notification (sd_notify).`,
 		Example: `  csigscope collect --interface eth1 --fabric fabric.yaml
   csigscope collect --config csigscope.yaml --fabric fabric.yaml

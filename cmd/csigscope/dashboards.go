@@ -30,7 +30,7 @@ func newDashboardsCommand() *cobra.Command {
 		Short: "Write Grafana dashboards, or push them",
 		Long: `dashboards makes Grafana's dashboards of stored rows:
 
-  Fabric    bottlenecks over time, top locations, the state of each cell, coverage
+  Fabric    bottlenecks over time, top locations, the states of the 30 worst cells, coverage
   Cells     source by destination: mean and mode; then one cell, its path, flows, findings
   Job       one group's steps: period and idle gaps, values over time, worst flows
   Pipeline  csigscope itself and its alerts, from Prometheus
@@ -56,7 +56,7 @@ func (f *dashboardFlags) options() (grafana.Options, error) {
 	o := grafana.DefaultOptions()
 	o.Tables, o.Fine = f.tables, f.fine
 	if f.fine <= 0 || f.fine >= time.Second {
-		return o, usageError{fmt.Errorf("--fine %s: expected less than 1s, as replay and collect have it", f.fine)}
+		return o, usageError{fmt.Errorf("--fine %s: expected the length of the windows below 1s that replay or collect stores, such as 10ms", f.fine)}
 	}
 	n, err := openNetwork(f.network.config, f.network.fabric)
 	if err != nil {

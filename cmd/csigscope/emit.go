@@ -27,12 +27,13 @@ type scenarioFlags struct {
 // setHelp is the help of --set.
 const setHelp = `--set KEY=VALUE changes a scenario, and can be given several times. KEY is a path in the YAML that
 emit --dump prints, such as swift.target or workloads[0].rate, VALUE is YAML. Often useful are
-seed, duration, leaves (with 8 instead of 16, rack 5 in the scenario becomes rack 3), spines, hosts_per_leaf,
-host_speed, uplink_speed (which sets the oversubscription), format (wide: locators name ports; or
-compact: 7 bits), profile, encap, tag_every and ack_every (-1: never), packets (stop after so many
-captured ones), capture_untagged (true: taps also write packets without tag and reflection, which
-judging a device that strips tags needs), classic, compress (gzip or zstd), and counters (patterns
-such as leaf3 or leaf3:up*). --dump leaves out keys without a value, such as counters.`
+seed, duration, leaves (rack numbers in the scenario are scaled: of 8 instead of 16, rack 14 becomes
+rack 7), spines, hosts_per_leaf, host_speed, uplink_speed (which sets the oversubscription), format
+(wide: locators name ports; or compact: 7 bits), profile, encap, tag_every and ack_every (-1: never),
+packets (stop after so many captured ones), capture_untagged (true: taps also write packets without
+tag and reflection, which judging a device that strips tags needs), classic, compress (gzip or zstd),
+and counters (patterns such as leaf3 or leaf3:up*). --dump leaves out keys without a value, such as
+counters.`
 
 // add adds the flags; when completes the help of --scenario.
 func (f *scenarioFlags) add(flags *pflag.FlagSet, name, when string) {

@@ -48,7 +48,8 @@ func variable(cmd *cobra.Command, f *pflag.Flag) string {
 const exclusiveNote = "csigscope_exclusive"
 
 // exclusive notes flags that cannot be used together, so that one on the command line takes
-// precedence over another one in the environment. The command itself decides about both in one place.
+// precedence over another one in the environment. If both are on the command line, or both in the environment, the
+// command itself refuses them.
 func exclusive(flags *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		f := flags.Lookup(name)

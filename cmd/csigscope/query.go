@@ -229,7 +229,7 @@ hour or its first windows of 1s are no longer stored. Cells with the lowest rati
 	times.add(cmd, "all data")
 	flags := cmd.Flags()
 	flags.DurationVar(&q.Step, "step", time.Second, "with --by window: length of the answer's windows")
-	flags.DurationVar(&q.Resolution, "resolution", 0, "length of the stored windows to read, default 1m and, where a minute is not whole or still open, 1s")
+	flags.DurationVar(&q.Resolution, "resolution", 0, "length of the stored windows to read (default 1s; 1m for a --step of whole minutes, and 1s in open minutes)")
 	flags.StringVar(&by, "by", "window", "window or cell")
 	needless(flags, "by=window", "signal", "src", "dst")
 	needless(flags, "by=cell", "step")

@@ -132,8 +132,8 @@ and off" if nothing was heavy there for a while in between. If nothing was conge
 how much was observed and judged, and calls the fabric healthy only if all expected taps sent data.
 A store expects the taps with rows in the range, and live ones that wrote in the day before its end;
 csigscope report also expects those of the fabric file. -o json has everything about a place, with
-its cells and the worst value of each signal. A collector answers about the windows in its memory,
-the last minute. With -o wide and csv, a statement has several rows, which list its signals and
+its cells and the worst value of each signal. Without a time range, a collector answers about the
+windows in its memory, the last minute. With -o wide and csv, a statement has several rows, which list its signals and
 beside them its cells: those of one row do not belong together. The other columns repeat.`
 	cmd.Example = `  csigscope query verdict
   csigscope query verdict --since 15m

@@ -115,8 +115,8 @@ func (db *openedStore) migrate(cmd *cobra.Command, keep store.Retention) error {
 	return nil
 }
 
-// connect opens the store of --store without changing its schema. Without f it is for reading
-// only. engineMemory limits an embedded engine that it starts, in bytes; 0: the engine's
+// connect opens the store of --store. Only with serverMayBeAway and an outbox does it update the schema and the
+// retention, in the background. Without f it is for reading only. engineMemory limits an embedded engine that it starts, in bytes; 0: the engine's
 // default.
 func connect(cmd *cobra.Command, dsn string, how opening, f *outboxFlags, engineMemory uint64) (*openedStore, error) {
 	c, target, thresholds, err := storeTarget(cmd, dsn)
@@ -164,7 +164,7 @@ func storeTarget(cmd *cobra.Command, dsn string) (c config.Store, target store.T
 }
 
 // storeSettings returns the section store of the command's configuration file, overridden by
-// the command's flags, with the target of the command line unless that is the default. It also
+// the command's flags, with the target of the command line if --store is given or dsn is not its default. It also
 // returns the thresholds of the states.
 func storeSettings(cmd *cobra.Command, dsn string) (config.Store, aggregate.Thresholds, error) {
 	path, err := cmd.Flags().GetString("config")
@@ -268,7 +268,7 @@ func embeddedFolder(target store.Target) (string, error) {
 	}
 	data, err := dataFolder()
 	if err != nil {
-		return "", err
+		return "", usageError{fmt.Errorf("%w: name one with --store embedded:DIR", err)}
 	}
 	return filepath.Join(data, "store"), nil
 }
@@ -300,7 +300,7 @@ func dataFolder() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", usageError{fmt.Errorf("find data folder: %w: name one with --store embedded:DIR", err)}
+		return "", usageError{fmt.Errorf("find data folder: %w", err)}
 	}
 	return filepath.Join(home, ".local", "share", "csigscope"), nil
 }

@@ -87,8 +87,8 @@ var (
 	stepSQL   = ask("SELECT nullIf(steps, 0) AS steps, period, idle, if(steps IS NULL, NULL, quiet) AS quiet FROM " + groupView("group_rhythm"))
 )
 
-// multiples are those of a unit that rows of valuesSQL may be in, ascending: how many of the views' unit each is, and
-// its name.
+// multiples lists, by unit, the multiples in which rows of valuesSQL may be labelled, ascending: the size in the views'
+// unit, and the suffix.
 var multiples = map[csig.Unit]string{
 	csig.BitPerSecond: "[(1., ' bit/s'), (1e3, ' kbit/s'), (1e6, ' Mbit/s'), (1e9, ' Gbit/s'), (1e12, ' Tbit/s')]",
 	csig.Ratio:        "[(0.01, ' %')]",

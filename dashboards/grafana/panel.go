@@ -144,7 +144,7 @@ func plain() object {
 	}
 }
 
-// empty maps empty texts, since no location has no color.
+// empty shows empty texts without a color: they stand for no location.
 func empty() object { return special("empty", "transparent") }
 
 // special maps one of Grafana's special values to an empty text with the given color.
@@ -176,7 +176,7 @@ const maxMappings = 1000
 // Colors of states, and of locations without their own color.
 const (
 	clearColor   = "#1e4d2b"
-	briefColor   = "#4d4a1e" // heavy before the window only
+	briefColor   = "#4d4a1e" // something was heavy, but the cell is not congested
 	fewColor     = "#48525f"
 	noDataColor  = "#1b1f26"
 	unknownColor = "#8a8f98"

@@ -52,8 +52,8 @@ const (
 	slotCount = "toUInt64(intDiv(toUnixTimestamp64Milli($__toTime_ms) * 1000000 - 1, " + step + ") + 1 - " + firstSlot + ")"
 )
 
-// Counts in views are UInt128. Panels need them as Float64; sums are computed before the
-// conversion.
+// ask returns a query with its short names expanded. Queries convert counts, which are UInt128 in views, to Float64 for
+// panels.
 func ask(sql string) string { return strings.TrimSpace(short.Replace(sql)) }
 
 // silence is the state of a window without a row. Fine rows exist only for cells with heavy observations
@@ -61,7 +61,7 @@ func ask(sql string) string { return strings.TrimSpace(short.Replace(sql)) }
 const silence = "if(${resolution:raw} < 1000000000, 'no fine row', 'no data')"
 
 // A heatmap's time is the end of the window. Windows in which no heavy observation names a location
-// have 0, which the panel hides. If there is no such location, one row says whether anything was
+// have 0, which the panel hides. If no heavy observation of the range names one, one row says whether anything was
 // observed: without rows the data source returns a frame without fields, which the panel cannot
 // draw, and silence is not health.
 var heatSQL = ask(`
@@ -193,7 +193,7 @@ func meanTableSQL(signal string) string {
 var modeTableSQL = matrixSQL("{signal}", stateOf, "if(mapContains(cells, b.2), cells[b.2], 'no data')")
 
 // sufferersSQL returns the cells whose heavy observations name a location first or second.
-// Without a location it returns all cells that are or were congested.
+// Without a location it returns cells that are congested or brief.
 var sufferersSQL = ask(`
 SELECT src, dst, state, if(state = 'congested' AND sustained, toUnixTimestamp64Milli(since), NULL) AS since, heavy_share AS heavy, mode, mode_share AS share, second
 FROM
@@ -271,8 +271,8 @@ FROM
     )
 )`)
 
-// knownSQL returns how much of the range is covered, and when the newest rows end: those of 1 min are stored minutes
-// after those of 1 s, and a capture ends within its last minute. Coverage is the share of the range in windows with
+// knownSQL returns how much of the range is covered, and when the newest rows end: those of 1 s if any is as new as the
+// newest minute, since minutes are stored later, and a capture ends within its last one. Coverage is the share of the range in windows with
 // rows, without the known gaps of each displayed window. Taps are those of the day before the range's end; a tap is
 // silent if it received no packet in the range.
 var knownSQL = ask(`

@@ -107,7 +107,7 @@ func NewFabric(read func() fabric.Counts) *Collector {
 		return map[string]uint64{"set": s.SetFallbacks, "off_path": s.OffPathFallbacks, "path": s.PathFallbacks, "way": s.Ways.Refused, "group": s.GroupFallbacks}
 	})
 	c.counter("fabric_groups_forgotten_total", "Idle prefixes of addresses that were forgotten for others, without groups in a fabric file.", func(s *fabric.Counts) float64 { return float64(s.GroupsForgotten) })
-	c.counters("fabric_ways_total", "Look-ups of flows whose path is known, by the evidence (path table, taps in the fabric, hashes), and evidence that was contradicted.", "evidence", func(s *fabric.Counts) map[string]uint64 {
+	c.counters("fabric_ways_total", "Paths found for flows, by the evidence (hashes: at each look-up; path table, taps in the fabric: once for each pair of attachments), and evidence that was contradicted.", "evidence", func(s *fabric.Counts) map[string]uint64 {
 		return with(named(s.Ways.Found[:], func(i int) string { return aggregate.EvidenceNames[i] }), "contradicted", s.Ways.Contradicted)
 	})
 	return c.Collector

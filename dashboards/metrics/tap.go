@@ -9,8 +9,8 @@ import (
 // Tap describes one place where frames are captured, with all of its rings. Counters start when it
 // is opened and continue when a link goes down and comes back.
 type Tap struct {
-	Name string // of the interface
-	Up   bool   // the interface exists and its link is up
+	Name string
+	Up   bool // the interface exists and its link is up
 
 	Frames, Bytes  uint64 // delivered
 	Dropped        uint64 // dropped by the kernel for lack of room
@@ -27,7 +27,7 @@ type Tap struct {
 
 	// LastFrame is the capture time of the last frame; zero if there is none.
 	LastFrame time.Time
-	// ClockOffset is how far the tap's times are ahead of the machine's clock; 0 if unknown.
+	// ClockOffset is how far the tap's times are ahead of the machine's clock; 0 if they are not.
 	ClockOffset time.Duration
 }
 
@@ -37,7 +37,7 @@ func NewTaps(read func() []Tap) *Collector {
 	named := new(first)
 	up := c.gauge("tap_up", "1 while the interface is there and its link is up, else 0.", "tap")
 	last := c.gauge("tap_last_frame_timestamp_seconds", "Capture time of the last frame. Absent before the first one.", "tap")
-	offset := c.gauge("tap_clock_offset_seconds", "How far the tap's times are ahead of the machine's clock, negative behind. Absent where that is not known: a clock that is behind shows as watermark lag.", "tap")
+	offset := c.gauge("tap_clock_offset_seconds", "How far the tap's times are ahead of the machine's clock. Absent unless they are ahead: a clock that is behind shows as watermark lag.", "tap")
 	counters := []struct {
 		*family
 		of func(*Tap) *uint64

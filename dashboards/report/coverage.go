@@ -59,7 +59,7 @@ type Tap struct {
 // Refused returns the tap's rejected observations by reason, in words.
 func (t *Tap) Refused() string { return counted(t.Rejected) }
 
-// Unread returns the number of packets that could not be decoded completely by reason, in words.
+// Unread returns in words, by reason, how many packets could not be decoded completely.
 func (t *Tap) Unread() string {
 	left := maps.Clone(t.Frames)
 	maps.DeleteFunc(left, func(reason string, _ uint64) bool { return reason == "ok" || reason == "no-csig" })

@@ -81,15 +81,15 @@ func (b *builder) load(window time.Duration, codes []table.CodeCount, capacity u
 	}
 	if l.Bursty > 0 {
 		unit := b.signal.Unit().PerStored()
-		share, low, high := in.times/(in.times+out.times), in.sum/in.times, out.sum/out.times
-		l.within, l.between = b.text(low), b.text(high)
-		low, high = low*unit, high*unit
-		l.InBursts, l.Within, l.Between = &share, &low, &high
+		share, within, between := in.times/(in.times+out.times), in.sum/in.times, out.sum/out.times
+		l.within, l.between = b.text(within), b.text(between)
+		within, between = within*unit, between*unit
+		l.InBursts, l.Within, l.Between = &share, &within, &between
 	}
 	return l
 }
 
-// wideSpread is the maximum spread of a steady load: the spread of shares around the threshold.
+// wideSpread is the maximum spread of a steady load.
 const wideSpread = 0.2
 
 // spread returns the standard deviation of values as a share of the whole.

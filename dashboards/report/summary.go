@@ -51,12 +51,15 @@ func (r *Report) signalNames() string {
 	return strings.Join(names, ", ")
 }
 
-// repeating names the cell with the clearest period, of the first signal that has one.
+// repeating names the worst cell with a period, of the first signal that has one.
 func (r *Report) repeating() string {
 	for i := range r.Signals {
 		if list := r.Signals[i].Rhythms; len(list) > 0 {
 			text := fmt.Sprintf("%s to %s is congested every %s", list[0].Src, list[0].Dst, short(list[0].PeriodNS))
-			if more := len(list) - 1; more > 0 {
+			switch more := len(list) - 1; {
+			case more == 1:
+				text += ", and 1 more cell repeats"
+			case more > 1:
 				text += fmt.Sprintf(", and %d more cells repeat", more)
 			}
 			return text + " (" + r.Signals[i].Name + ")."

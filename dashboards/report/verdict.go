@@ -55,7 +55,7 @@ type VerdictInput struct {
 	Thresholds aggregate.Thresholds
 }
 
-// Judge returns the verdict on captures whose taps are known.
+// Judge returns the verdict on captures. Coverage.SetTaps must be called before.
 func Judge(ctx context.Context, data Data, g *VerdictInput, c *Coverage) (*Verdict, error) {
 	span := data.Span()
 	levels := make(map[aggregate.GroupID]fabric.Group, len(g.Groups))

@@ -203,8 +203,8 @@ func firstFragment(etherType uint16, packet []byte) bool {
 	return etherType == etherIPv4 && len(packet) >= ipv4Len && binary.BigEndian.Uint16(packet[6:])&(moreFragments|fragmentOffset) == moreFragments
 }
 
-// head returns the bytes behind the IP header and the ports that survive trimming, without lengths
-// and checksums: sequence numbers, or the first bytes of the UDP payload, in which RoCEv2 has its
+// head returns the bytes behind the IP header that survive trimming, without lengths and checksums: ports and sequence
+// numbers of TCP, or the first bytes of the UDP payload, in which RoCEv2 has its
 // sequence number.
 func head(p parts) []byte {
 	switch {

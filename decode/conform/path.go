@@ -13,8 +13,8 @@ const (
 	// minClass is the number of packets of a class that have to take one port before that is not
 	// chance: with two ports, the chance is 1 in 2^11.
 	minClass = 12
-	// minChanges is the number of times that a flow has to change its port together with its tag:
-	// that often, each of two classes came back to its port after the other one. Routes and flowlets
+	// minChanges is the number of times that a flow has to change its port together with its tag: as
+	// many as if minClass packets of each of two classes took turns. Routes and flowlets
 	// change the port of a flow too, and may do so once or twice when its tag changes.
 	minChanges = 2*minClass - 1
 	// numSlots is the number of intervals in which the packets of a flow are distinguished.

@@ -10,7 +10,7 @@ type Counts struct {
 
 	Matched   uint64 `json:"matched"`
 	Trimmed   uint64 `json:"trimmed"`   // of those, packets that lost their end
-	Lost      uint64 `json:"lost"`      // that did not come out, or in fragments
+	Lost      uint64 `json:"lost"`      // that did not come out, or only in fragments
 	Extra     uint64 `json:"extra"`     // that did not go in
 	Copies    uint64 `json:"copies"`    // packets that came out more often than they went in
 	Ambiguous uint64 `json:"ambiguous"` // equal packets, some of them missing, with different tags

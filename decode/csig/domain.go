@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The decoder compares TPIDs and reflections one by one, so their numbers are small.
+// Filter programs compare TPIDs one by one, and the decoder reflections, so there may be only a few.
 const (
 	maxTPIDs       = 16
 	maxReflections = 16

@@ -96,7 +96,7 @@ type TableSpec struct {
 	Shift   uint8   `yaml:"shift,omitempty"`   // position of the lowest bit of Mask
 	Fixed   uint32  `yaml:"fixed,omitempty"`   // bits of S outside the mask that switches set
 
-	// Heavy is the threshold beyond which an observation is heavy: "20%", "20us", "10Gbps". For min_abw a
+	// Heavy is the threshold at or beyond which an observation is heavy: "20%", "20us", "10Gbps". For min_abw a
 	// percentage is relative to the bottleneck port's capacity.
 	Heavy    string `yaml:"heavy,omitempty"`
 	Interval string `yaml:"interval,omitempty"` // averaging interval of the switches

@@ -160,7 +160,7 @@ type roleWord struct {
 	height      int
 }
 
-// roleWords are the words of roles and names, the longer ones first. Only the order of the heights
+// roleWords are the words of roles and names, each behind the longer ones that contain it. Only the order of the heights
 // counts: a fabric of leaf and spine has no others.
 var roleWords = []roleWord{
 	{"superspine", "superspine", 40},
@@ -187,8 +187,8 @@ var (
 	otherWords = []string{"mgmt", "management", "oob", "console", "pdu", "patch", "panel", "firewall", "fw", "mgmttorrouter"}
 )
 
-// roleOfText finds the word for a position in a role or a name, and the kind of node. The last word
-// counts: leaf1-host2 is a host.
+// roleOfText finds the word for a position in a role or a name, and the kind of node. One of
+// otherWords counts wherever it is, else the last word: leaf1-host2 is a host.
 func roleOfText(text string) (stage string, height int, kind nodeKind) {
 	words := wordsOf(text)
 	for _, w := range words {

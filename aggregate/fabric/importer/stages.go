@@ -235,8 +235,8 @@ func (m *merger) rankByLinks() {
 	}
 }
 
-// rankLowest places the open switches that face hosts: at the lowest height, or below it if that
-// faces no hosts and they face nothing higher. It reports whether one is below.
+// rankLowest places the open switches that face hosts: at the lowest height, or below it if no
+// switch there faces hosts, and they themselves face nothing higher. It reports whether one is below.
 func (m *merger) rankLowest(open []*device, next map[*device][]*device, lowest int, stageAt map[int]string) (below bool) {
 	facesHost := func(d *device) bool {
 		return slices.ContainsFunc(next[d], func(n *device) bool { return n.kind == hostKind })

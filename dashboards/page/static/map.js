@@ -126,7 +126,7 @@ export class FabricMap {
     g.textAlign = "left";
   }
 
-  // hit returns the location at a point in CSS pixels, or -1. Links precede devices.
+  // hit returns the location at a point in CSS pixels, or -1. Devices precede links.
   hit(x, y) {
     if (!this.plan) return -1;
     for (const d of this.plan.devices.values()) {

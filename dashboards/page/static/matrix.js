@@ -369,8 +369,8 @@ export class Matrix {
   }
 
   /**
-   * bands writes which group the items beside each other are in: of groups that are narrower than
-   * their names every second, third or later one.
+   * bands writes the parent group of adjacent items. Where groups are narrower than their names, it writes
+   * only every second, third or later one.
    * @param {CanvasRenderingContext2D} g
    * @param {Theme} theme
    */

@@ -1,5 +1,6 @@
 // Package source builds the report on captures. It reads them once for their numbers, in
-// bounded memory, once more through a store, with the same results, if that does not suffice, and once for findings.
+// bounded memory, and once for findings. If the memory does not suffice, it reads them once more through a store, with
+// the same results.
 //
 // It knows how a report's numbers are computed and how memory is divided. It must never know how
 // they are shown.

@@ -181,7 +181,8 @@ func (m *Memory) MaxSeries(c *Config, use MemoryUse) (int, error) {
 }
 
 // tooSmall returns the error for a limit under which the parts do not fit. heap returns the Go heap that
-// they need with a share of the defaults. The parts that it lists add up to the limit for all defaults.
+// they need with a share of the defaults. The parts that the error lists add up, with the free heap, to the
+// limit that all defaults need.
 func (m *Memory) tooSmall(limit, inGo, outside uint64, heap func(share float64) uint64, parts []part, streams float64) error {
 	engine := func(beside uint64) uint64 { // Memory gives it half of the limit
 		if m.Engine == 0 {

@@ -115,8 +115,8 @@ func (n *Network) tapsInside() iter.Seq2[string, []string] {
 	}
 }
 
-// Continue makes a network that replaces an earlier one, which is in use, know the names that the
-// earlier one has met. That takes equal epochs and observation points; else it does nothing.
+// Continue takes over the fabric of the earlier network, which is in use, with the names that it has met, if epochs and
+// observation points are equal. Otherwise it does nothing.
 func (n *Network) Continue(earlier *Network) {
 	if n.Epoch != earlier.Epoch || !maps.EqualFunc(maps.Collect(n.tapsInside()), maps.Collect(earlier.tapsInside()), slices.Equal) {
 		return

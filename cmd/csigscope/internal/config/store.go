@@ -128,7 +128,7 @@ func (c *Outbox) Folder(target store.Target, data func() (string, error)) (strin
 	if base == "" {
 		dir, err := data()
 		if err != nil {
-			return "", fmt.Errorf("find folder for the outbox: %w, or --outbox DIR, or --outbox none", err)
+			return "", fmt.Errorf("find folder for the outbox: %w: name one with --outbox DIR, or --outbox none", err)
 		}
 		base = filepath.Join(dir, "outbox")
 	}

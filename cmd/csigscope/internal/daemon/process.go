@@ -103,9 +103,8 @@ func (p *Process) Run(ctx context.Context, work func(context.Context) error) err
 // to the process and to the process's group.
 const oneRequest = 250 * time.Millisecond
 
-// ExitOnSecond exits with a code at the first interrupt or termination signal that comes more
-// than 250 ms after another one has ended ctx, which is from signal.NotifyContext, after printing
-// lastWords.
+// ExitOnSecond waits until a signal ends ctx, which is from signal.NotifyContext. At the next interrupt or termination
+// signal more than 250 ms later it prints lastWords and exits with the code.
 func ExitOnSecond(ctx context.Context, code int, lastWords func() string) {
 	context.AfterFunc(ctx, func() {
 		if context.Cause(ctx) == context.Canceled { //nolint:errorlint // a signal's cause is another one
