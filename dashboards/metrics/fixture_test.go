@@ -35,7 +35,7 @@ func taps() []metrics.Tap {
 	return []metrics.Tap{
 		{
 			Name: "eth0", Up: true, Frames: 101, Bytes: 102, Dropped: 103, Freezes: 104, Stripped: 105, SuperFrames: 106, HardwareStamps: 107,
-			Restamped: 108, Odd: 114, Unsampled: 115, Malformed: 109, Downs: 110, Ups: 111, Reopens: 112, LastFrame: now.Add(-time.Second), ClockOffset: -113 * time.Millisecond,
+			Restamped: 108, Odd: 114, Unsampled: 115, Malformed: 109, Downs: 110, Ups: 111, Reopens: 112, LastFrame: now.Add(-time.Second), ClockOffset: 113 * time.Millisecond,
 		},
 		{Name: "eth1"},
 	}
