@@ -26,7 +26,7 @@ func (e *FormatError) Error() string {
 }
 
 // CutError means that the record at Offset is incomplete or contradicts itself. Every packet before
-// it has been delivered; no packet after it can be found.
+// it has been delivered; without Options.Resume, no packet after it is read.
 type CutError struct {
 	File    string
 	Offset  int64  // byte offset of the record

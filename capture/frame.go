@@ -108,8 +108,8 @@ type Options struct {
 	// per 64 KiB, at least 16 records and 64 KiB. After a pcapng block whose length is valid and whose
 	// content is not, it continues with the next block. [Reader.Damage] describes the skipped bytes;
 	// frames are numbered without them. If no such position follows, the rest of the file is skipped
-	// too, unless the file just ends inside its last record. Reading ends with the error in this case,
-	// as it does with 0, the default, for followed files, and for compressed files and pipes, which
+	// too, unless the file just ends inside its last record. In that last case reading ends with the
+	// error. It always does with 0, the default, and for followed files, compressed files and pipes, which
 	// cannot be read from the middle. A negative value does not use the boundaries of Chunks.
 	//
 	// If the damage hides descriptions of interfaces, the numbers of later interfaces of the section

@@ -42,7 +42,7 @@ func (c *MirrorSocketConfig) check() error {
 	case !c.Listen.Addr().IsValid():
 		return fmt.Errorf("listen %s: expected an IP address", c.Listen)
 	case c.Buffer < 0 || c.Buffer > 1<<30:
-		return fmt.Errorf("buffer %d: expected at most 1 GiB", c.Buffer)
+		return fmt.Errorf("buffer %d: expected 0 (default) to 1 GiB", c.Buffer)
 	case c.MaxFrame < 128 || c.MaxFrame > largestMirrorFrame:
 		return fmt.Errorf("max frame %d: expected 128 to %d bytes", c.MaxFrame, largestMirrorFrame)
 	case c.Wait < time.Millisecond || c.Wait > maxTapWait:

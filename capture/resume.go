@@ -53,8 +53,8 @@ type resumer struct {
 func (r *Reader) Damage() *DamageError { return r.resumer.damage }
 
 // resume skips the unreadable record, and reports whether it did. It continues after a pcapng block
-// with a valid length, else where a run of records proves the start of one, else at the end of the
-// chunk or file. Only a file that ends inside its last record keeps its error.
+// with a valid length, else where a run of records proves the start of one, else at the next chunk
+// boundary or the end of the file. Only a file that ends inside its last record keeps its error.
 func (r *Reader) resume() bool {
 	if !r.canResume() || !damaged(r.err) {
 		return false

@@ -235,7 +235,7 @@ func (b *blockRun) longest() int64 { return b.limit }
 // since the length at the end of the block before it would differ. But wrong blocks can follow each
 // other as real ones do: in the payload of one packet, at the same place in packets of equal length, or
 // a few bytes beside real ones in the other byte order. The packet that contains the start refutes it.
-// From the view of such wrong blocks, real ones can be inside blocks too. Then the rank decides; of two
+// Wrong blocks can in turn seem to contain the real ones. Then the rank decides; of two
 // runs of one rank, neither is a boundary.
 func (b *blockRun) settle(s *splitter, start, _ int64) (int64, bool) {
 	order := b.firstBigEndian

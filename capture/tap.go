@@ -125,7 +125,7 @@ func (c *TapConfig) check() error {
 	case c.Rings < 1 || c.Rings > MaxTapRings:
 		return fmt.Errorf("%d rings: expected 1 to %d", c.Rings, MaxTapRings)
 	case c.BlockSize < minTapBlockSize || c.BlockSize > 1<<30 || c.BlockSize&(c.BlockSize-1) != 0:
-		return fmt.Errorf("block size %d: expected a power of two from %d on", c.BlockSize, minTapBlockSize)
+		return fmt.Errorf("block size %d: expected a power of two from %d to %d", c.BlockSize, minTapBlockSize, 1<<30)
 	case c.Blocks < 2 || c.Blocks > maxTapMemory/c.BlockSize/c.Rings:
 		return fmt.Errorf("%d blocks: expected at least 2, and at most %d GiB in all rings", c.Blocks, maxTapMemory>>30)
 	case c.Retire < time.Millisecond || c.Retire > maxTapRetire:

@@ -20,7 +20,7 @@ func TestNewTapTellsWhatIsWrong(t *testing.T) {
 		{TapConfig{Interface: "a", Rings: -1}, "-1 rings"},
 		{TapConfig{Interface: "a", Rings: MaxTapRings + 1}, "257 rings"},
 		{TapConfig{Interface: "a", BlockSize: 3 << 20}, "power of two"},
-		{TapConfig{Interface: "a", BlockSize: 4096}, "from 65536 on"},
+		{TapConfig{Interface: "a", BlockSize: 4096}, "from 65536 to"},
 		{TapConfig{Interface: "a", Blocks: 1}, "at least 2"},
 		{TapConfig{Interface: "a", Blocks: 1 << 20}, "at most 16 GiB"},
 		{TapConfig{Interface: "a", Blocks: 16384, Rings: 8}, "at most 16 GiB"},

@@ -114,7 +114,7 @@ func (r *Ring) ReadBatch(b *Batch) error {
 			return err
 		}
 		if r.sock == nil || !r.cursor.acquire() {
-			// Also when a signal ended the wait: an older time could be one from before the clock was set back.
+			// Also after a signal: the previous value may be from before the clock was set back.
 			r.setQuiet(began.Add(-2 * r.tap.cfg.Retire))
 			return nil
 		}

@@ -27,8 +27,8 @@ const (
 //
 // A copy loses everything that a Frame does not hold: other options of its block, such as an
 // earlier comment, and blocks without packets. A frame from before 1970, which the format cannot
-// express, gets time 0. So does a frame without time: a simple packet block has no comment, and is
-// always of the first interface.
+// express, gets time 0. So does a frame without time, because a simple packet block could have
+// neither a comment nor another interface than the first.
 //
 // A Writer is not safe for concurrent use. It writes nothing before the first method call, and the
 // last bytes only on Flush.

@@ -229,7 +229,8 @@ func (c *conformance) nameFiles() {
 	}
 }
 
-// writersOf returns the devices that may have written a tag on its path.
+// writersOf returns the devices that may have written a tag on its path. known reports whether these are all: none for
+// an LM that no port has.
 func writersOf(f *fabric.Fabric, tag *csig.Tag, src, dst netip.Addr) (devices string, known bool) {
 	id, _ := f.Locate(tag.Layout, tag.T, tag.LM, src, dst)
 	at, _ := f.Location(id)

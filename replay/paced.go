@@ -43,6 +43,7 @@ type pacedFile struct {
 	worker *worker
 	frame  [1]capture.Frame
 	follow followers
+	read   int64 // offset of the reader that counts as progress
 }
 
 // paced replays the packets of a new merge.
@@ -136,8 +137,10 @@ func (p *pacedRun) add(ctx context.Context, i int, frame *capture.Frame) error {
 	}
 	f.frame[0] = *frame
 	p.replay.progress.packets.Add(1)
-	p.replay.progress.bytes.Add(uint64(len(frame.Data)))
-	if err := f.worker.add(ctx, f.frame[:], p.merge.Reader(i)); err != nil {
+	r := p.merge.Reader(i)
+	p.replay.progress.bytes.Add(uint64(max(r.Offset()-f.read, 0)))
+	f.read = max(r.Offset(), f.read)
+	if err := f.worker.add(ctx, f.frame[:], r); err != nil {
 		return err
 	}
 	return f.worker.passAll(ctx)

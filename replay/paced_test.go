@@ -160,7 +160,17 @@ func TestPacedRotation(t *testing.T) {
 	cfg.Files = append(cfg.Files, dir)
 	wantResult := replayed(t, cfg)
 	cfg.Sink, cfg.Pace = &got, 1e12
-	result := replayed(t, cfg)
+	r, err := replay.New(cfg)
+	if err == nil {
+		err = r.Run(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := r.Result()
+	if done, total, packets := r.Progress(); done != total || packets != result.Packets {
+		t.Errorf("progress of %d bytes of %d and %d packets of %d at the end", done, total, packets, result.Packets)
+	}
 	if result.Packets != wantResult.Packets || result.Packets < 40 {
 		t.Errorf("%d packets, want %d", result.Packets, wantResult.Packets)
 	}

@@ -159,7 +159,7 @@ var kinds = [NumKinds]kindInfo{
 	ContestedName: {
 		"contested-name", Warning, "descriptions", "none: collectors find it",
 		"an exporter describes a group or a location differently than the collector's fabric file, or than the exporter that came first; the earlier description stays in force, and rows are stored under it", "one description", "the name, the exporter, and the owner of the description in force",
-		"the fabric file of the exporters has changed: `csigscope schema unpin` takes the next description",
+		"the fabric file of the exporters has changed: `csigscope schema unpin` lets the next description replace it",
 		"collectors",
 	},
 	ClockAhead: {

@@ -18,9 +18,9 @@ import (
 
 const namespaceEnv = "CSIGSCOPE_TEST_NAMESPACE"
 
-// InNamespace runs the test, or the part of one, in a child process that has a network of
-// its own, for which no rights are needed, and is true there. In CI it has to be possible.
-// Those that run in parallel do not see each other's links and ports.
+// InNamespace runs the test or subtest again in a child process with a network of its own, which needs no privileges.
+// It returns true there and false in the parent. If that is impossible, the test fails in CI and is skipped elsewhere.
+// Parallel tests do not see each other's links and ports.
 func InNamespace(t *testing.T) bool {
 	t.Helper()
 	return inNamespace(t, &syscall.SysProcAttr{

@@ -299,9 +299,8 @@ func TestCollectPage(t *testing.T) {
 	edgetest.WriteTokens(t, clients, edgetest.TokenLine("noc", "read", "sesame", ""))
 	config := writeFile(t, filepath.Join(dir, "config.yaml"), "api:\n  tls: {cert: "+server.Cert+", key: "+server.Key+"}\n  clients: "+clients+"\n")
 	c := runUntil(t, env, "collecting", "collect", "--config", config, "--interface", livetest.TapEnd, "--store", dsn, "--api-listen", address)
-	stop := traffic(t, 500)
-
 	v := pagetest.Enter(t, "https://"+address+"/#signal=min_abw_ratio&live=1", "dark", "status of 401")
+	stop := traffic(t, 500)
 	const asks = "document.getElementById('token').open"
 	v.Wait("document.getElementById('token')?.open && document.activeElement.id === 'token-text'")
 	v.Press("open", kb.Enter)

@@ -176,8 +176,8 @@ func (a *control) admit(q *request, w *StatusWriter, r *http.Request) bool {
 		key, among = q.address, &s.addresses
 	}
 	q.account, q.limits, q.now = among.get(key, a.now()), s.limits, a.now
+	q.account.role.Store(&q.peer.Role) // first: clients reads it of accounts with requests
 	q.account.requests.Add(1)
-	q.account.role.Store(&q.peer.Role)
 	if why, limited := q.account.begin(a.now(), &s.limits, q.open); limited != nil {
 		return a.limit(q, w, r, why, limited)
 	}
@@ -382,7 +382,7 @@ func (a *control) clients() map[string][]clientStatus {
 	all := []clientStatus{}
 	for _, c := range append(s.named.list(), s.addresses.list()...) {
 		if c.requests.Load() == 0 {
-			continue // an address whose credentials were all wrong or all valid
+			continue // an address from which only requests with credentials came, some of them wrong
 		}
 		all = append(all, clientStatus{
 			Name: c.key, Role: *c.role.Load(), Last: time.Unix(0, c.last.Load()).UTC(), Requests: c.requests.Load(), Limited: c.refused.Load(),
@@ -424,7 +424,7 @@ func (a *control) end(w http.ResponseWriter, r *http.Request) {
 	q := a.running.list[id]
 	a.running.mu.Unlock()
 	if err != nil || q == nil {
-		WriteProblem(w, http.StatusNotFound, "no such request is being answered: requests lists them")
+		WriteProblem(w, http.StatusNotFound, "no such request is running: GET requests lists the running ones")
 		return
 	}
 	q.cancel()

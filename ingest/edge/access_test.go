@@ -478,7 +478,7 @@ func TestAtATime(t *testing.T) {
 // TestOrigins: scripts of web sites that are not listed are refused.
 func TestOrigins(t *testing.T) {
 	const site, other = "https://te.example", "https://evil.example"
-	open, closed := newFixture(t, Settings{Origins: []string{site}}, hello()), newFixture(t, Settings{}, hello())
+	open, closed := newFixture(t, Settings{Origins: []string{"https://TE.example"}}, hello()), newFixture(t, Settings{}, hello())
 	for _, f := range []*fixture{open, closed} {
 		for _, origin := range []string{site, other} {
 			listed := f == open && origin == site

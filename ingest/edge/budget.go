@@ -21,11 +21,11 @@ type Limits struct {
 	Burst      int
 	Concurrent int // running at a time; 16
 	Watchers   int // waiting or watching requests at a time; 128
-	// StoreTime is the store's working time for the client per minute; 1 min: one query at all
-	// times. A longer query is still answered, and later ones have to wait.
+	// StoreTime is the store's working time for the client per minute; 1 min, enough for one query
+	// that always runs. A longer query is still answered, and later ones have to wait.
 	StoreTime time.Duration
 	// Clients is the maximum number of remembered clients, with a credential and without one;
-	// 4096 each. Clients beyond it share one budget.
+	// 4096 each. Beyond it idle ones are forgotten; if there is none, further clients share one budget.
 	Clients int
 }
 

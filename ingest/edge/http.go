@@ -97,6 +97,7 @@ func newOrigins(list []string) (o origins, err error) {
 	}
 	o.unsafe = http.NewCrossOriginProtection()
 	for _, text := range list {
+		text = strings.ToLower(text) // as browsers send it
 		u, err := url.Parse(text)
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Path+u.RawQuery+u.Fragment != "" || u.User != nil {
 			return o, fmt.Errorf("origins: %.100q: expected a scheme and a host such as https://te.example", text)
@@ -104,7 +105,7 @@ func newOrigins(list []string) (o origins, err error) {
 		if err := o.unsafe.AddTrustedOrigin(text); err != nil {
 			return o, fmt.Errorf("origins: %.100q: %w", text, err)
 		}
-		o.allowed = append(o.allowed, strings.ToLower(text))
+		o.allowed = append(o.allowed, text)
 	}
 	return o, nil
 }

@@ -64,7 +64,7 @@ func (l *listener) Close() error {
 	return err
 }
 
-// accept returns the next connection that gets a slot. It answers and closes the others: a
+// accept returns the next connection that gets a slot. It closes the others, in plain HTTP after a 503: a
 // waiting connection would hold a descriptor, and its client would not learn the reason.
 func (l *listener) accept() (net.Conn, error) {
 	for {

@@ -42,8 +42,9 @@ type Config struct {
 	// Exposed lets Listen open an address beyond loopback without TLS or authentication.
 	Exposed bool
 
-	// MaxConns limits the open connections; 0: 4096. If clients authenticate, an address gets
-	// at most half of them, and connections without a valid credential give way to others.
+	// MaxConns limits the open connections; 0: 4096. With Auth, an address gets at most half
+	// of them, or 16 if that is more. If clients authenticate, connections without a valid credential give
+	// way to others.
 	// Connections beyond the limit are refused.
 	MaxConns  int
 	MaxHeader int           // bytes of a request's header; 0: 16 KiB

@@ -182,7 +182,8 @@ type Mark struct {
 	// Of and Session are as in RingStats.
 	Of, Session string
 	Source      aggregate.Source
-	// At is the time (Unix ns) up to which the ring has processed frames; 0 before the first.
+	// At is the time (Unix ns) up to which the ring has processed frames; 0 before the first frame or the
+	// first read without one.
 	At int64
 	// Behind is how far the windows lag: those that are due by this time before At are closed.
 	Behind time.Duration `json:",omitempty"`

@@ -166,8 +166,8 @@ func ringsOf(workers []*worker, tap string) (n int) {
 	return n
 }
 
-// join waits for the cut, with a ring that has counted no frame after it. It returns the last counts of a counting
-// source, which is the only ring of its tap; none if the cut was made without it.
+// join registers w, which has counted no frame after the cut, and waits until the cut is made. It returns the last
+// counts of a counting source, the only ring of its tap; none if the cut was made without it.
 func (c *cut) join(ctx context.Context, w *worker) (last Counts, err error) {
 	if last, err = c.vote(w); err != nil {
 		return last, err
@@ -222,7 +222,7 @@ func (c *cut) made() bool {
 	}
 }
 
-// make makes the cut: a source that counts, of the ring w unless it is nil or of the next one, stops or begins here.
+// make makes the cut. A counting source of w stops here; or, if w is nil, one of the next ring begins here.
 func (c *cut) make(w *worker) (last Counts, err error) {
 	defer close(c.done)
 	c.at = max(c.last, c.now().UnixNano()+c.ahead)
@@ -245,7 +245,7 @@ func (c *cut) make(w *worker) (last Counts, err error) {
 	return last, err
 }
 
-// closeCuts makes all cuts, so that sources of the plan are the pipeline's again.
+// closeCuts makes the cuts that are still open: afterwards only the pipeline uses the plan's sources.
 func closeCuts(leaving []*worker) (err error) {
 	for _, w := range leaving {
 		if c := w.cut.Load(); c != nil {

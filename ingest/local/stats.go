@@ -31,7 +31,7 @@ type RingStats struct {
 	Of, Session string
 
 	Ended bool      // no more frames will arrive, or the ring was removed
-	Cut   time.Time // time of these counters: those of a hanging ring stay as they were
+	Cut   time.Time // when these counters were read: those of a hanging ring stay as they were
 	// Source is the identity of the ring's rows since the last barrier.
 	Source aggregate.Source
 	// Wrote is the identity of its earlier rows; it differs if a reload changed the epoch.
@@ -73,8 +73,8 @@ func (p *Pipeline) ring(k ringID) RingStats {
 	return RingStats{}
 }
 
-// A ledger sums up the counters of rings over the workers that a ring has one after the other. After a
-// reload it may have two for a time.
+// A ledger sums up the counters of each ring over its successive workers. After a reload a ring may have two
+// workers for a while.
 type ledger struct {
 	rings []RingStats
 	of    map[ringID]int // index in rings

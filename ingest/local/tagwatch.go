@@ -43,7 +43,7 @@ func WatchTags(ctx context.Context, of TagSource, logger *slog.Logger) {
 			switch w.evaluate(now, packets, tags+reflections) {
 			case tagsMissing:
 				logger.LogAttrs(ctx, slog.LevelWarn, "packets come, but none of them has a CSIG tag or reflection", append(of.About(),
-					slog.String("hint", "tags of other TPIDs go into csig: tpids of --config; tap where tags pass: not behind a switch or a network card that strips them"))...)
+					slog.String("hint", "list other TPIDs under csig: tpids in the file of --config, and tap where packets still have tags: not behind a switch or a network card that strips them"))...)
 			case tagsCame:
 				logger.LogAttrs(ctx, slog.LevelWarn, "first CSIG tag or reflection seen", slog.Uint64("tags", tags), slog.Uint64("reflections", reflections))
 			}

@@ -43,8 +43,8 @@ type worker struct {
 
 	commands chan command   // at most one, until it is answered
 	answers  chan *snapshot // at most one
-	// cut is that of a replaced ring. It is set before the command that ends the ring, as a busy ring may not take it in
-	// time; for a ring that hangs since an earlier reload, after it.
+	// cut is set when other rings replace this one: before the end command is sent, because a busy ring may take that
+	// command too late; for a ring that hangs since an earlier reload, after it.
 	cut atomic.Pointer[cut]
 	coordinated
 }
@@ -213,7 +213,7 @@ func (w *worker) take(ctx context.Context, batch *capture.Batch) error {
 }
 
 // earlier returns the number of leading frames that were captured before the clock was set back: their times were
-// plausible by the earlier limit, and are not by the one of now. They count before the lanes follow the clock.
+// plausible under the previous limit, and no longer are. They are counted before the lanes follow the clock.
 func (w *worker) earlier(frames []capture.Frame, now int64) (n int) {
 	for limit := now + int64(aggregate.MaxAhead); n < len(frames) && frames[n].TimeNS > limit && frames[n].TimeNS <= w.limit; {
 		n++
@@ -242,8 +242,8 @@ func (w *worker) takeCounts(ctx context.Context, frames []capture.Frame) error {
 	return w.advance(ctx)
 }
 
-// addReading adds the counts of a reading. If the clock was set back since the previous one, those from before come
-// first and the lane begins again after them, or the others could be late.
+// addReading adds the counts of a reading. If the clock was set back since the previous reading, it adds the counts
+// from before first, and restarts the lane, so that the later ones are not late.
 func (w *worker) addReading(ctx context.Context, c *Counts) error {
 	l := w.lanes[0]
 	if slices.ContainsFunc(c.List, func(o window.Counted) bool { return o.TimeNS > w.limit }) {
@@ -278,8 +278,8 @@ func (w *worker) takeFrames(ctx context.Context, frames []capture.Frame) error {
 	return w.advance(ctx)
 }
 
-// follow makes the lanes reject times of the frames to come that are implausible now (Unix ns), and restarts lanes
-// whose clock was set back.
+// follow sets the latest plausible time of coming frames from now (Unix ns), and restarts lanes whose clock was set
+// back.
 func (w *worker) follow(ctx context.Context, now int64) error {
 	limit, ahead := now+int64(aggregate.MaxAhead), w.tap.Source.Ahead()
 	setBack := limit < w.limit
@@ -328,9 +328,9 @@ func (w *worker) advance(ctx context.Context) error {
 // maxOverlap is the longest time during which a ring and its replacement may both have frames.
 const maxOverlap = 10 * time.Second
 
-// own drops the frames that a replaced ring has, which are the first ones, up to the time at which it
-// ended, and those that a replacing ring has. Much earlier times come from a clock that was set back.
-// Sessions have times of other clocks, and their address has one reader: all frames are its own.
+// own drops leading frames that the replaced ring counted (before w.from), and frames that the replacing ring will
+// count (after w.stop). Frames more than maxOverlap before w.from stay: their clock was set back. Sessions keep all
+// frames: their times come from other clocks, and one ring reads their address.
 func (w *worker) own(frames []capture.Frame) []capture.Frame {
 	if w.sessions != nil {
 		return frames
@@ -347,7 +347,8 @@ func (w *worker) own(frames []capture.Frame) []capture.Frame {
 	return slices.DeleteFunc(frames, func(f capture.Frame) bool { return f.TimeNS > w.stop })
 }
 
-// joinCut agrees on the cut once the ring is replaced. A counting source then has its last counts.
+// joinCut agrees on the cut with the tap's other replaced rings, once there is one, and adds the last counts of a
+// counting source.
 func (w *worker) joinCut(ctx context.Context) (err error) {
 	c := w.cut.Load()
 	if c == nil || w.stop > 0 {

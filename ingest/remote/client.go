@@ -145,7 +145,7 @@ func (c *Client) Run(ctx context.Context) error {
 	spooling.Go(func() { c.provisional.run(ctx) })
 	spooling.Go(func() {
 		for retry.Sleep(ctx, c.cfg.SpoolEvery) {
-			_ = c.Sync(ctx) // Commit and WriteBlock report its errors
+			_ = c.Sync(ctx) // errors are logged, and the next Commit returns one again
 		}
 	})
 	err := c.send(ctx)

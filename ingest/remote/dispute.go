@@ -59,7 +59,7 @@ func (s *Server) dispute(e *exporter, refused []refusal) {
 	e.counts.refused(ReasonContested, uint64(len(refused)-1))
 	s.refuse(e, ReasonContested, slog.Int("names", len(refused)), slog.String("first", edge.Truncated(titleOf(&refused[0].Name))),
 		slog.String("held_by", holderOf(refused[0].holder)),
-		slog.String("hint", "rows are stored under the earlier description; csigscope schema unpin takes the next description"))
+		slog.String("hint", "rows are stored under the earlier description; csigscope schema unpin lets the next description replace it"))
 	r, now := s.names, s.now().UnixNano()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,7 +112,7 @@ func (r *registry) disputed(exporter string, of aggregate.Source) (list []Findin
 
 func (d *dispute) finding() *wire.Finding {
 	f := &wire.Finding{Kind: contestedName, Id: nameKeyOf(&d.Name).id, Severity: "warning", FromNs: d.first, ToNs: d.last, Count: d.count}
-	says, advice := "", "csigscope schema unpin takes the next description"
+	says, advice := "", "csigscope schema unpin lets the next description replace it"
 	if g := d.Group; g != nil {
 		says = fmt.Sprintf("level %.64q, parent %.64q", g.Level, g.Parent)
 	} else {

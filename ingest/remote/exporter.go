@@ -30,7 +30,7 @@ type exporter struct {
 
 	mu        sync.Mutex
 	streams   map[uint64]*stream // by producer; see Server.enter
-	full      time.Time          // when no stream could give way, zero if one may since
+	full      time.Time          // last time that no stream could give way; zero after a stream has ended
 	undurable map[blockID]*item  // batches with rows in the sink that are not durable yet
 	described []described        // its descriptions, latest last
 }
@@ -188,9 +188,9 @@ func (e *exporter) end(at blockID, epoch uint64) {
 	}
 }
 
-// overtaken returns when a later incarnation of a stream began, if that has sent something since the given one
-// came, still does, and began more than ahead before a window (Unix ns): then two processes write the stream,
-// since a process sends the windows of its predecessors first. Otherwise it returns zero.
+// overtaken returns when a later incarnation of the stream began, if two processes write the stream: the later one has
+// sent something since the given one began, still does, and began more than ahead before the given window (Unix ns). One
+// process sends the windows of its predecessors first, so those are older. Otherwise it returns zero.
 func (e *exporter) overtaken(at blockID, window int64, now time.Time, ahead time.Duration) (since time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -165,10 +165,10 @@ func TestSentWindows(t *testing.T) {
 	w := &sentWindows{floor: math.MinInt64}
 	real := map[int64]windowRows{}
 	late := 0
-	for n := range int64(10 * maxWindows) {
+	for n := range int64(10 * minWindows) {
 		start := n
 		if rng.IntN(10) == 0 {
-			start = max(0, n-rng.Int64N(3*maxWindows))
+			start = max(0, n-rng.Int64N(3*minWindows))
 		}
 		more := windowRows{rng.Uint64N(100), rng.Uint64N(10)}
 		got, want := w.add(start, more), real[start]
@@ -176,10 +176,10 @@ func TestSentWindows(t *testing.T) {
 		if got != want {
 			late++
 		}
-		if got.rows < want.rows || got.flows < want.flows || got != want && start > n-maxWindows {
+		if got.rows < want.rows || got.flows < want.flows || got != want && start > n-minWindows {
 			t.Fatalf("window %d of %d: %+v, want %+v", start, n, got, want)
 		}
-		if len(w.list) >= 2*maxWindows {
+		if len(w.list) >= 2*minWindows {
 			t.Fatalf("%d windows are counted", len(w.list))
 		}
 	}

@@ -60,7 +60,7 @@ const defaultMaxMessage = 2 << 20
 const (
 	maxStreamBytes    = 128     // of a stream's name
 	maxTextBytes      = 1 << 20 // of a configuration
-	maxItems          = 1024    // blocks, batches and descriptions in a message
+	maxItems          = 1024    // blocks, batches, records, descriptions and provisional rows in a message
 	maxRows           = 1 << 16 // in a message, observations included
 	maxMessageNames   = 1 << 14 // groups and locations in a message
 	maxCandidates     = 64

@@ -214,10 +214,12 @@ func (c *Client) queueMissing() {
 		if r.GetDescription() == 0 {
 			d, err := c.descriptionOf(r.GetEpoch())
 			if err != nil {
-				r.Epoch, d, err = c.latestEpoch()
-			}
-			if err != nil {
-				continue
+				epoch, latest, err := c.latestEpoch()
+				if err != nil { // nothing was described yet
+					c.missing.addRecord(lostDisk, r)
+					continue
+				}
+				r.Epoch, d = epoch, latest
 			}
 			r.Description = d
 		}
@@ -256,7 +258,7 @@ func (c *Client) attribute() {
 	c.missing.unknown = nil
 }
 
-// maxBeside is the maximum number of streams in which such a loss leaves gaps.
+// maxBeside is the maximum number of streams of adjacent records in which a loss leaves gaps.
 const maxBeside = 64
 
 // besideOf adds the streams of a spool record, according to its label.

@@ -132,7 +132,7 @@ func (p *push) checkBatch(it *item, m *wire.Observations) verdict {
 		}
 	}
 	if it.at.seq > maxSeq {
-		return invalid(errNumber)
+		return invalid(fmt.Errorf("number %d: expected at most %d", it.at.seq, uint64(maxSeq)))
 	}
 	it.epoch = o.cfg.Source.Epoch
 	if v := p.begin(it, observedProducer); v != toStore || it.wrote {

@@ -49,7 +49,7 @@ func (p *push) takeProvisional(list []*wire.Provisional, to aggregate.Provisiona
 // number: a stream may send any number of provisional rows within its rate.
 func (p *push) checkProvisional(it *item, m *wire.Provisional, f *uniqueRows) verdict {
 	if m.GetBlock() == nil {
-		return invalid(errShared)
+		return invalid(errNoBlock)
 	}
 	m.Block.Flows = nil
 	b, err := f.block(m.Block)

@@ -95,7 +95,7 @@ func (p *push) endEarlier(ctx context.Context) {
 var (
 	errRecord = errors.New("expected a tap, a gap, a beginning or an end")
 	errTap    = errors.New("numbers of a tap contradict each other")
-	errGap    = errors.New("a gap of no windows, or for no reason")
+	errGap    = errors.New("a gap with a resolution beyond 1 min, or with observations and no rows")
 )
 
 // checkRecord decides whether a record is stored.

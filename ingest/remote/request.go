@@ -103,7 +103,6 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, e *exporter) erro
 		return err
 	}
 	body := s.buffer(c, int(most))
-	// The handler of an aborted request may still read body, so it is not reused then.
 	if err := s.readBody(w, r, e, body); err != nil {
 		return err
 	}
@@ -136,7 +135,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, e *exporter) erro
 	if !c.decoded {
 		s.refuse(e, reasonOfAnswer(watched), slog.String("address", r.RemoteAddr), slog.Int("status", watched.Status))
 	}
-	s.reuse(body)
+	s.reuse(body) // not deferred: after a panic the handler may still read it
 	return nil
 }
 
@@ -294,7 +293,7 @@ func (e *exporter) ownLimit(r Reason) string {
 func later(wait time.Duration, limit string) error {
 	cause := errBusy
 	if limit != "" {
-		cause = fmt.Errorf("beyond %s: send it again after %s", limit, retryAfter)
+		cause = fmt.Errorf("beyond %s: send it again after the milliseconds in the header %s", limit, retryAfter)
 	}
 	err := connect.NewError(connect.CodeResourceExhausted, cause)
 	err.Meta().Set(retryAfter, strconv.FormatInt(max(wait, time.Millisecond).Milliseconds(), 10))

@@ -86,7 +86,7 @@ func (c *messageCounts) within(field protowire.Number) func(protowire.Number, []
 
 func (c *messageCounts) item(data []byte, field func(protowire.Number, []byte) error) error {
 	c.items++
-	if err := atMost("blocks, batches and descriptions", c.items, maxItems); err != nil {
+	if err := atMost("items", c.items, maxItems); err != nil {
 		return err
 	}
 	return eachField(data, field)

@@ -330,7 +330,7 @@ func (b *pushBatch) cut(n int) {
 
 // acknowledge acknowledges the records before the first one that has an item without a final
 // outcome, and sends the descriptions that the collector asks for. If again is true, the rest of
-// the batch has to be repeated as it is, since its descriptions may be outdated meanwhile. It
+// the batch has to be repeated as it is: collect could refer to newer descriptions, which the collector was not sent. It
 // returns an error if the request has to be repeated later.
 func (c *Client) acknowledge(ctx context.Context, batch *pushBatch, answer *wire.PushResponse) (again bool, err error) {
 	own := outcomesOf(batch, answer)

@@ -47,6 +47,7 @@ func (s *Server) takeShared(ctx context.Context, c *call, m *wire.ShareRequest) 
 
 var (
 	errShared       = errors.New("expected a producer, an incarnation and a number")
+	errNoBlock      = errors.New("expected a block")
 	errSharedLength = fmt.Errorf("expected windows of %s", aggregate.LiveResolution)
 	errLiveLength   = fmt.Errorf("expected windows of at most %s", aggregate.LiveResolution)
 )

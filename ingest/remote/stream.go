@@ -49,9 +49,9 @@ const (
 	// partFlows is the maximum number of flow rows of a block, which are all in its last part.
 	// Further ones are folded.
 	partFlows = 1 << 12
-	// maxWindows is the minimum number of windows counted per stream and resolution, and half
+	// minWindows is the minimum number of windows counted per stream and resolution, and half
 	// of the maximum.
-	maxWindows = 4096
+	minWindows = 4096
 )
 
 // errUndescribed is the error for blocks whose configuration was not described.
@@ -233,12 +233,12 @@ func (w *sentWindows) add(start int64, more windowRows) (before windowRows) {
 	}
 	before = w.list[i].windowRows
 	w.list[i].windowRows = before.plus(more)
-	if len(w.list) < 2*maxWindows {
+	if len(w.list) < 2*minWindows {
 		return before
 	}
-	for _, s := range w.list[:maxWindows] {
+	for _, s := range w.list[:minWindows] {
 		w.floor, w.most = s.start, windowRows{max(w.most.rows, s.rows), max(w.most.flows, s.flows)}
 	}
-	w.list = slices.Delete(w.list, 0, maxWindows)
+	w.list = slices.Delete(w.list, 0, minWindows)
 	return before
 }

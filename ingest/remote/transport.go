@@ -39,8 +39,8 @@ func (rawCodec) MarshalAppend(dst []byte, m any) ([]byte, error) {
 	return append(dst, r.body...), nil
 }
 
-// maxOutcomes is the maximum size of an answer, which bounds the client's allocation.
-const maxOutcomes = 1 << 16
+// maxAnswerBytes is the maximum size of an answer, in bytes, which bounds the client's allocation.
+const maxAnswerBytes = 1 << 16
 
 // Unmarshal implements connect.Codec.
 func (rawCodec) Unmarshal(data []byte, m any) error {
@@ -48,8 +48,8 @@ func (rawCodec) Unmarshal(data []byte, m any) error {
 	if !ok {
 		return fmt.Errorf("decode %T: no answer", m)
 	}
-	if len(data) > maxOutcomes {
-		return fmt.Errorf("answer of %d bytes: expected at most %d", len(data), maxOutcomes)
+	if len(data) > maxAnswerBytes {
+		return fmt.Errorf("answer of %d bytes: expected at most %d", len(data), maxAnswerBytes)
 	}
 	return proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, message)
 }
@@ -78,11 +78,11 @@ func newHTTPClient(files edge.TLSFiles, tokenFile string, now func() time.Time, 
 }
 
 func clientOptions(plain bool) []connect.ClientOption {
-	options := []connect.ClientOption{connect.WithCodec(rawCodec{}), connect.WithReadMaxBytes(maxOutcomes), connect.WithCompressMinBytes(1 << 10)}
+	options := []connect.ClientOption{connect.WithCodec(rawCodec{}), connect.WithReadMaxBytes(maxAnswerBytes), connect.WithCompressMinBytes(1 << 10)}
 	if plain {
 		return options
 	}
-	decompressor := func() connect.Decompressor { return &bounded{most: maxOutcomes, open: openZstd} }
+	decompressor := func() connect.Decompressor { return &bounded{most: maxAnswerBytes, open: openZstd} }
 	return append(options, connect.WithAcceptCompression(CompressionZstd, decompressor, newZstd), connect.WithSendCompression(CompressionZstd))
 }
 

@@ -77,6 +77,12 @@ func TestTotals(t *testing.T) {
 	if got, want := Ratio(totals), max(totals[1].BitPerSecond, totals[2].BitPerSecond)/totals[0].BitPerSecond; got != want || got < 2 {
 		t.Errorf("ratio %.2f, want %.2f", got, want)
 	}
+	some := Run{Interval: time.Second, Flows: []Flow{{Samples: []Sample{
+		{}, {TraceSample: truth.TraceSample{Packets: 1, RoundTripNS: 10}}, {TraceSample: truth.TraceSample{Packets: 3, RoundTripNS: 30, WorstHopNS: 7}},
+	}}}}
+	if got := some.Totals()[0]; got.RoundTrip != 25 || got.WorstHop != 7 {
+		t.Errorf("means %s and %s of times that some packets lack", got.RoundTrip, got.WorstHop)
+	}
 	if Ratio(nil) != 0 || Ratio([]Total{{}, {}}) != 0 {
 		t.Error("a ratio without rates")
 	}

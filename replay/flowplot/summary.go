@@ -57,27 +57,39 @@ func (r *Run) Totals() []Total {
 		t := &totals[i]
 		t.Flow, t.Heavy = f, map[string]uint64{}
 		half := f.Samples[len(f.Samples)/2:]
-		var bytes, packets uint64
-		var roundTrip, worstHop int64
+		var bytes uint64
+		var roundTrip, worstHop weighted
 		for j := range half {
 			s := &half[j]
-			bytes, packets = bytes+s.Bytes, packets+s.Packets
-			roundTrip += s.RoundTripNS * int64(s.Packets)
-			worstHop += s.WorstHopNS * int64(s.Packets)
+			bytes += s.Bytes
+			roundTrip.add(s.RoundTripNS, s.Packets)
+			worstHop.add(s.WorstHopNS, s.Packets)
 			t.Reflections += s.Reflections
 			for name, n := range s.Heavy {
 				t.Heavy[name] += n
 			}
 		}
-		if packets > 0 {
-			t.RoundTrip, t.WorstHop = time.Duration(roundTrip/int64(packets)), time.Duration(worstHop/int64(packets))
-		}
+		t.RoundTrip, t.WorstHop = roundTrip.mean(), worstHop.mean()
 		if len(half) > 0 {
 			t.BitPerSecond = float64(bytes) * 8 / (float64(len(half)) * r.Interval.Seconds())
 		}
 	}
 	return totals
 }
+
+// weighted is a sum of times, in ns, by packets.
+type weighted struct{ sum, packets int64 }
+
+// add adds a time; 0 is none.
+func (w *weighted) add(ns int64, packets uint64) {
+	if ns > 0 {
+		w.sum += ns * int64(packets)
+		w.packets += int64(packets)
+	}
+}
+
+// mean returns the mean time of a packet; 0 without any.
+func (w *weighted) mean() time.Duration { return time.Duration(w.sum / max(w.packets, 1)) }
 
 // Ratio returns the rate of the fastest flow divided by that of the slowest, or 0 if the slowest
 // got nothing.

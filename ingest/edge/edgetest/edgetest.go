@@ -140,8 +140,8 @@ func TokenLine(name, role, secret, expires string) string {
 	return fmt.Sprintf("%s: %s %x %s", name, role, sha256.Sum256([]byte(secret)), expires)
 }
 
-// Limited serves h to a client that has exhausted its budget: its store time, until retry has
-// passed, and its watchers, for good. With 0, the store time is unused.
+// Limited serves h to a client whose budget is exhausted for good: it is told to retry after retry, and has no watcher
+// left. With 0, nothing is exhausted.
 func Limited(t testing.TB, retry time.Duration, h http.Handler) http.Handler {
 	t.Helper()
 	now := time.Now()

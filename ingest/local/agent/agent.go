@@ -66,7 +66,8 @@ func Open(s Setup, logger *slog.Logger) (*Agent, error) {
 	s.Taps.Settings = &s.Settings
 	a.taps, err = taps.Open(s.Taps, nil)
 	a.opened = time.Now()
-	a.using.Store(&a.taps)
+	set := a.taps // Reload replaces the field
+	a.using.Store(&set)
 	return a, err
 }
 

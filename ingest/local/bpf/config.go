@@ -59,8 +59,8 @@ func (c *Config) tap() capture.TapConfig {
 // ErrUnsupported is wrapped by errors about settings that the program cannot serve.
 var ErrUnsupported = errors.New("counting in the kernel does not support it: use --capture ring, or auto")
 
-// checkSignals returns an error that wraps ErrUnsupported for a table whose buckets the program cannot split at all heavy
-// codes (maxSplits).
+// checkSignals returns an error that wraps ErrUnsupported for a table with more than maxSplits codes at which its buckets
+// must be divided.
 func checkSignals(s *window.Settings) error {
 	_, err := signalsOf(s)
 	if errors.Is(err, window.ErrSplits) {
@@ -81,7 +81,7 @@ func Check(s *window.Settings, at window.Tap) error {
 	case at.Mirrors != decode.Mirrors{}:
 		return unsupported("mirrors: of a tap")
 	case at.ObservationPoint != 0:
-		return unsupported("taps: at: in the fabric file, which takes single flows to see which paths they take")
+		return unsupported("taps: at: in the fabric file, for which each flow must be seen")
 	}
 	if finder, ok := s.Resolver.(aggregate.PathResolver); ok && finder.HasWays() {
 		return unsupported("paths, ecmp, or at of a tap in the fabric file, which are about the paths of single flows")
@@ -90,7 +90,7 @@ func Check(s *window.Settings, at window.Tap) error {
 		return err
 	}
 	if e := newEnds(s.Resolver); !e.classed() && e.bits6 > 64 {
-		return unsupported("no groups in the fabric file, whose hosts have IPv6 addresses")
+		return unsupported("hosts with IPv6 addresses in a fabric file without groups")
 	}
 	return nil
 }

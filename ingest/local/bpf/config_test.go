@@ -61,7 +61,7 @@ func TestCheck(t *testing.T) {
 		{"mirrors", "mirrors", func(_ *window.Settings, at *window.Tap) { at.Mirrors.ERSPAN = true }},
 		{"place", "taps: at", func(_ *window.Settings, at *window.Tap) { at.ObservationPoint = 1 }},
 		{"hashes", "paths, ecmp", func(s *window.Settings, _ *window.Tap) { s.Resolver = fabricOf(t, &hashing) }},
-		{"hosts", "whose hosts have IPv6 addresses", func(s *window.Settings, _ *window.Tap) { s.Resolver = fabricOf(t, &hosts) }},
+		{"hosts", "hosts with IPv6 addresses", func(s *window.Settings, _ *window.Tap) { s.Resolver = fabricOf(t, &hosts) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, at := sound, window.TapAt("receiver", 1)

@@ -211,7 +211,7 @@ func (s *Source) strayed() bool {
 	return err != nil || at.Index != s.index()
 }
 
-// detach closes the link to an interface that has disappeared or strayed. Errors are expected and ignored. The next reading
+// detach closes the link, if there is one. It ignores errors: the interface may be gone. The next reading
 // returns the counts until then.
 func (s *Source) detach() {
 	if s.link != nil {

@@ -33,8 +33,8 @@ type Network struct {
 	Fabric *fabric.Fabric
 }
 
-// Names writes to a store, before the rows that need them, the names for the numbers in rows and the
-// beginnings of runs, and after their rows the ends of runs. With an outbox, names and beginnings are on
+// Names writes to a store the names for the numbers in rows, and the beginnings of runs, before the rows that need
+// them, and the ends of runs after their last rows. With an outbox, names and beginnings are on
 // disk before those rows. It writes all names in use again once a day. Failures are logged and retried in
 // the next round. Its methods are safe for concurrent use; Run is called once.
 type Names struct {
@@ -153,7 +153,7 @@ func (n *Names) writeAgain(ctx context.Context) {
 // logFailure logs a failure at a limited rate.
 func (n *Names) logFailure(err error) {
 	if err != nil {
-		n.failing.Log(n.logger, slog.LevelError, time.Now(), "cannot write names of groups and locations, trying again", slog.String("error", err.Error()))
+		n.failing.Log(n.logger, slog.LevelError, time.Now(), "cannot write names or runs, trying again", slog.String("error", err.Error()))
 	}
 }
 

@@ -75,8 +75,8 @@ type RecorderConfig struct {
 type Recorder struct {
 	cfg RecorderConfig
 
-	snapshotAt, before time.Time // time of the last snapshot; time of the previous barrier
-	state              tapRecords
+	cutAt, before time.Time // when all rows were last cut; time of the previous barrier
+	state         tapRecords
 }
 
 // NewRecorder returns an empty Recorder.
@@ -122,11 +122,11 @@ func (r *Recorder) resume(kept []byte, at time.Time) error {
 // barrier counts the input since the previous barrier and returns the records to save with the
 // marks. A ring without a mark has ended.
 func (r *Recorder) barrier(now time.Time, marks []local.Mark) (json.RawMessage, error) {
-	if r.snapshotAt.IsZero() {
-		r.snapshotAt, r.before = now, now
+	if r.cutAt.IsZero() {
+		r.cutAt, r.before = now, now
 	}
 	r.forgetFindings()
-	due := r.cfg.Ending() || now.Sub(r.snapshotAt) >= tapPeriod
+	due := r.cfg.Ending() || now.Sub(r.cutAt) >= tapPeriod
 	goesOn := func(name string, ring int) bool {
 		return slices.ContainsFunc(marks, func(m local.Mark) bool { return m.Name == name && m.Ring == ring })
 	}
@@ -134,7 +134,7 @@ func (r *Recorder) barrier(now time.Time, marks []local.Mark) (json.RawMessage, 
 		r.take(&s, r.cfg.Tap(cmp.Or(s.Of, s.Name)), now, due || !goesOn(s.Name, s.Ring))
 	}
 	if r.before = now; due {
-		r.snapshotAt = now
+		r.cutAt = now
 	}
 	if n := len(r.state.Rows) - maxTapRows; n > 0 {
 		r.cfg.Logger.Error("packet counts of taps lost: too many wait to be written", slog.Int("rows", n))

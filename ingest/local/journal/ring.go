@@ -108,7 +108,7 @@ func (g *ringRecord) session(s *local.RingStats, t Tap, before, now time.Time) {
 }
 
 // observations adds the observations of closed windows. Tags and reflections are known only as
-// totals over all windows, so the earliest ones are assigned first.
+// totals over all windows: as long as there are tags, closed observations count as such, and the rest as reflections.
 func (g *ringRecord) observations(s *local.RingStats, t Tap) {
 	weight := uint64(1)
 	if t != nil {

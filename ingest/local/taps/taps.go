@@ -75,7 +75,7 @@ type Tap struct {
 	mirror   *MirrorReader // nil without sessions
 	expected Expected      // of mirror
 	sessions func(session string) local.SessionTap
-	replaces string                     // name of the tap of the set before at the same place, if it has another one
+	replaces string                     // name of the earlier tap at the same place, if it differs
 	before   func() capture.TapCounters // count of the tap that this one replaces, which goes on until its last frames are read; nil: none
 	earlier  capture.TapCounters        // totals of taps before that one
 }
@@ -359,8 +359,7 @@ func (s Set) Rings(before Set) (list []local.Ring) {
 	return list
 }
 
-// Up returns nil if the links of all taps are up. Otherwise a dead tap would look like a quiet
-// one.
+// Up returns an error if the link of a tap is not up, since a dead tap looks like a quiet one.
 func (s Set) Up() error {
 	for _, t := range s {
 		if state := t.state(); state != capture.LinkUp {

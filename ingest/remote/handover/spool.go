@@ -110,8 +110,9 @@ func (s *Spool) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 // Marks implements journal.Log.
 func (s *Spool) Marks() ([][]byte, error) { return s.client.Marks() }
 
-// Commit implements journal.Log. Names go to the spool before the rows that need them. If the
-// spool cannot be written for a long time, the client counts its losses.
+// Commit implements journal.Log. Names go to the spool before the rows that need them. Once
+// maxBehind rounds of rows wait for a spool that cannot be written, it returns nil although they are not durable, so that
+// the pipeline continues: the client drops and counts the rows that do not fit.
 func (s *Spool) Commit(ctx context.Context, marks []byte) error {
 	s.names.sendNew()
 	if err := s.client.Commit(ctx, marks); err != nil && s.behind < maxBehind {

@@ -261,7 +261,7 @@ type template struct {
 type fix struct {
 	kind fixKind
 	at   int // offset of the field or header
-	ip   int // offset of the IP header that a TCP checksum covers; outerHeader for a tunnel's IP header
+	ip   int // offset of the IP header that a checksum of TCP, UDP or Pony covers; outerHeader for a tunnel's IP header
 }
 
 type fixKind uint8

@@ -33,7 +33,7 @@ func openInterface(name string) (send func([]byte) error, closeSocket func() err
 	return func(frame []byte) error { return sendFrame(fd, frame) }, func() error { return unix.Close(fd) }, nil
 }
 
-// sendFrame retries for up to 5 seconds while the interface's queue is full.
+// sendFrame retries while the interface's queue is full, until its nominal pauses add up to 5 seconds.
 func sendFrame(fd int, frame []byte) error {
 	const patience, step = 5 * time.Second, 20 * time.Microsecond
 	for waited := time.Duration(0); ; waited += step {

@@ -314,8 +314,8 @@ func (s *Scenario) checkRacks(t *Topology) error {
 	return nil
 }
 
-// checkEnd returns an error if a time of the tap may lie at or after the end of all times of rows. It also
-// fits the 32 bits of seconds of classic pcap and of ERSPAN type III (draft-foschiano-erspan-03).
+// checkEnd returns an error if a time of the tap may reach aggregate.EndOfTime, from which on rows cannot be stored.
+// Earlier times also fit the 32 bits of seconds of classic pcap and of ERSPAN type III (draft-foschiano-erspan-03).
 func (s *Scenario) checkEnd(t *Tap) error {
 	drift := time.Duration(max(t.Drift, 0) * int64(s.Duration/time.Microsecond) / 1e6)
 	latest := s.Start.Add(s.Duration + max(t.Offset, 0) + max(t.Step, 0) + drift + t.Jitter)

@@ -85,7 +85,7 @@ func (t *Topology) indexHosts() error {
 	return nil
 }
 
-// distancesTo returns each device's distance in links from the nearest device of an attachment.
+// distancesTo returns each device's distance in links to the nearest device of an attachment.
 func (t *Topology) distancesTo(set int32) []distance {
 	if d, ok := t.toward[set]; ok {
 		return d

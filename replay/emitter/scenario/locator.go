@@ -177,7 +177,8 @@ type lmPorts struct {
 	heavy CodeRange
 }
 
-// index maps each LM to its ports. Ports of different capacities have none in common.
+// index maps each LM to its ports. If these have different heavy codes, it takes those of an unknown
+// capacity.
 func (s *Signal) index() {
 	low, high, ok := s.Table.HeavyCodes(0)
 	s.anywhere = CodeRange{low, high, ok}

@@ -107,6 +107,9 @@ func typeOf(steps []string) (reflect.Type, error) {
 			return nil, fmt.Errorf("%q is no list", joined(steps[:i]))
 		}
 		known := keysOf(at)
+		if len(known) == 0 {
+			return nil, fmt.Errorf("%q has no keys below it", joined(steps[:i]))
+		}
 		if known[step] == nil || i == 0 && step == "base" {
 			return nil, fmt.Errorf("unknown key %q: did you mean %s?", step, strings.Join(nearest(step, joined(steps[:i]), known), " or "))
 		}

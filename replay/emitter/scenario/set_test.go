@@ -118,6 +118,7 @@ func TestSetErrors(t *testing.T) {
 		"uplink_speed=fast":          `set uplink_speed: `,
 		"leaves=many":                `set leaves: "many": expected a whole number`,
 		"durations=1s":               `set durations: unknown key "durations": did you mean duration or`,
+		"duration.x=1":               `"duration" has no keys below it`,
 		"workload.rate=1Gbps":        `unknown key "workload": did you mean workloads`,
 		"hosts=3":                    "hosts_per_leaf",
 		"connections=3":              "did you mean workloads[0].connections",

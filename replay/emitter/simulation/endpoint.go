@@ -17,7 +17,7 @@ type flow struct {
 	overhead         uint16           // bytes that the encapsulation adds to a frame
 	cell, cellBack   int32            // cells of the truth: sender's to receiver's rack, and back
 
-	// Whether data and acknowledgements entered switches, by half of the truth.
+	// Whether data and acknowledgements entered switches, by Recorder.Side of the truth.
 	entered, enteredBack [2]bool
 
 	// The sender.

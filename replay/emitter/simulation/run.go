@@ -19,7 +19,7 @@ type Report struct {
 	Flows     int
 	Sent      uint64 // packets, including acknowledgements
 	Delivered uint64
-	Dropped   uint64 // dropped by full buffers
+	Dropped   uint64 // by full buffers, and by devices that discard tagged packets
 	InFlight  uint64 // at the end of the run
 	Captured  uint64
 	// CapturedBytes is the sum of captured lengths, without record headers.
@@ -99,7 +99,7 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
-// emit simulates the scenario. open creates the simulator's outputs; without it there are none.
+// emit simulates the scenario. open creates the simulator's outputs.
 func emit(ctx context.Context, s scenario.Scenario, progress Progress, open func(m *sim, r *Report) error) (Report, error) {
 	begin := time.Now()
 	s = s.WithDefaults()

@@ -68,7 +68,7 @@ type Cell struct {
 	SrcGroup     string    `json:"src_group"`
 	DstGroup     string    `json:"dst_group"`
 	Observations uint64    `json:"observations"`
-	Trimmed      uint64    `json:"trimmed,omitempty"`  // with the D bit; counted in no other field
+	Trimmed      uint64    `json:"trimmed,omitempty"`  // with the D bit; also in observations, agree and inserted
 	Inserted     uint64    `json:"inserted,omitempty"` // tags that no sender made
 
 	// Mode counts the tags as they were written.
@@ -171,7 +171,7 @@ func newHeader(s *scenario.Scenario, taps []Tap) Header {
 			"physical":         "of the ports that a cell's packets entered in the window, the tightest by port state alone: exact time average of the free bandwidth, and longest queue as time to drain and as share of the buffer",
 			"load":             "share of the window in which the port's link was busy",
 			"max_queue_bytes":  "most bytes that waited or were on their way out, the arriving packet included; at the begin of the window, what waits from the one before",
-			"trimmed":          "observations with the D bit: they count in observations and nowhere else; of ports: packets cut to their headers",
+			"trimmed":          "observations with the D bit: they also count in observations, agree and inserted, and nowhere else; of ports: packets cut to their headers",
 			"inserted":         "observations of tags that no sender made",
 			"agree":            "observations whose value and locator metadata are those of a faithful fabric",
 			"faithful":         "the same for what devices with complete support would have written into the senders' tags, with the same queues",

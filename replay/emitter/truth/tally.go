@@ -15,8 +15,8 @@ import (
 type Tag struct {
 	Code   uint32 // index in the quantization table
 	Writer int32  // last port that replaced the tag; scenario.None if untouched
-	// The tag that a faithful fabric would have written, kept if any port is unfaithful, and flags:
-	// the D bit and others that no real packet carries.
+	// The tag that a faithful fabric would have written, kept if any port is unfaithful, and flags,
+	// of which only the D bit, the reserved bits and a second tag are in packets.
 	Faith       uint32 // code in the low bits, flags above
 	FaithWriter int32
 	LM          uint16
