@@ -18,23 +18,23 @@ const unclosed = 5 * time.Minute
 // process is one life of a producer, under any configuration.
 type process struct{ producer, incarnation uint64 }
 
-// openMinutes returns the minutes in a range, ascending, in which a process has seconds, with rows of a condition, after its
-// last minute: a minute closes after its last second, and never if the process is killed. all reports a process
-// that seems to close none, so that all its minutes may be open. Of minutes it reads only those of open processes,
-// and of seconds only where one may have some: at the end of the range or of all seconds, and while a minute is
-// unclosed after its last minute or, without one, after the start of the range and its own. Reading all seconds
-// of a long range would take longer than the answer. So it misses two open minutes: of a process killed just
-// after an hour of silence, and of one ring if another ring of the tap closed this minute.
+// openMinutes returns the minutes in a range, ascending, in which a process has seconds, with rows of a condition, after
+// its last minute: a minute closes after its last second, and never if the process is killed. all reports a process
+// that seems to close none, so that all its minutes may be open.
+//
+// Reading all seconds of a long range would take longer than the answer. It reads those in the 5 min (unclosed) before
+// the end of the range and before the last stored second, and after the last minute of each open process or, without
+// one, after the start of the range and of the process. So it misses two open minutes: of a process killed just after
+// an hour of silence, and of one ring if another ring of the tap closed this minute.
 func (s *Store) openMinutes(ctx context.Context, from, to time.Time, condition string) (open []time.Time, all bool, err error) {
 	began, err := s.openProcesses(ctx, from, to)
 	if err != nil || len(began) == 0 {
 		return nil, false, err
 	}
 	minutes, seconds := resolutionTableAt(minuteTable), resolutionTableAt(secondTable)
-	closed := map[process]time.Time{} // end of the last minute
-	err = s.minutesOf(ctx, began, minutes, condition+" AND "+minutes.during(from, to), func(p process, minute time.Time) {
-		closed[p] = later(closed[p], minute.Add(time.Minute))
-	})
+	last := fmt.Sprintf("SELECT producer, incarnation, max(window_start) AS last FROM %s.%s WHERE %s AND %s GROUP BY producer, incarnation",
+		s.database, minutes.table(), condition, minutes.during(from, to))
+	closed, err := s.closedUntil(ctx, last)
 	if err != nil {
 		return nil, false, err
 	}
@@ -57,17 +57,45 @@ func (s *Store) openMinutes(ctx context.Context, from, to time.Time, condition s
 	if len(during) == 0 {
 		return nil, false, nil
 	}
+	return s.minutesAfter(ctx, began, last, fmt.Sprintf("%s.%s WHERE %s AND (%s)", s.database, seconds.table(), condition, strings.Join(during, " OR ")))
+}
+
+// closedUntil returns the end of the last minute of each process, by a query for these minutes. There may be more
+// processes than fit into a query.
+func (s *Store) closedUntil(ctx context.Context, last string) (map[process]time.Time, error) {
+	closed := map[process]time.Time{}
+	err := s.query(ctx, s.reader, "find last minutes", last, func(rows driver.Rows) error {
+		var p process
+		var minute time.Time
+		err := rows.Scan(&p.producer, &p.incarnation, &minute)
+		closed[p] = minute.Add(time.Minute)
+		return err
+	})
+	return closed, err
+}
+
+// minutesAfter returns the minutes of some seconds of the processes after their last minute. Of a process it reads at
+// most six, which is more than one may leave open.
+func (s *Store) minutesAfter(ctx context.Context, of map[process]time.Time, last, seconds string) (open []time.Time, all bool, err error) {
+	query := fmt.Sprintf(`SELECT s.producer, s.incarnation, arraySort(groupUniqArray(6)(s.minute)) FROM
+(SELECT producer, incarnation, toStartOfMinute(window_start) AS minute FROM %s GROUP BY producer, incarnation, minute) AS s
+LEFT JOIN (%s) AS m ON s.producer = m.producer AND s.incarnation = m.incarnation
+WHERE ifNull(m.last, toDateTime64(0, 9, 'UTC')) < s.minute
+GROUP BY s.producer, s.incarnation`, seconds, last)
 	found := map[time.Time]bool{}
-	first := map[process]time.Time{}
-	err = s.minutesOf(ctx, began, seconds, condition+" AND ("+strings.Join(during, " OR ")+")", func(p process, minute time.Time) {
-		if minute.Before(closed[p]) {
-			return
+	err = s.query(ctx, s.reader, "find open minutes", query, func(rows driver.Rows) error {
+		var p process
+		var list []time.Time
+		if err := rows.Scan(&p.producer, &p.incarnation, &list); err != nil {
+			return err
 		}
-		found[minute] = true
-		if first[p].IsZero() {
-			first[p] = minute
+		if _, open := of[p]; open {
+			all = all || list[len(list)-1].Sub(list[0]) >= unclosed-time.Minute
+			for _, minute := range list {
+				found[minute] = true
+			}
 		}
-		all = all || !minute.Before(first[p].Add(unclosed-time.Minute))
+		return nil
 	})
 	return slices.SortedFunc(maps.Keys(found), time.Time.Compare), all, err
 }
@@ -95,21 +123,6 @@ WHERE (producer, incarnation, epoch) NOT IN (SELECT producer, incarnation, epoch
 		return err
 	})
 	return began, err
-}
-
-// minutesOf calls take with the minutes in which the processes have windows under a condition, in order. There
-// may be more processes than fit into a query.
-func (s *Store) minutesOf(ctx context.Context, of map[process]time.Time, at resolutionTable, condition string, take func(process, time.Time)) error {
-	query := fmt.Sprintf("SELECT producer, incarnation, toStartOfMinute(window_start) AS minute FROM %s.%s WHERE %s GROUP BY producer, incarnation, minute ORDER BY minute", s.database, at.table(), condition)
-	return s.query(ctx, s.reader, "find open minutes", query, func(rows driver.Rows) error {
-		var p process
-		var minute time.Time
-		err := rows.Scan(&p.producer, &p.incarnation, &minute)
-		if _, open := of[p]; open {
-			take(p, minute)
-		}
-		return err
-	})
 }
 
 // spansAfter returns the parts of a range in which a minute may be unclosed after one of the times. Parts
