@@ -110,16 +110,15 @@ export function rule({ onset_ratio: onset, clear_ratio: clear }) {
 
 // judges returns the length in ns of the windows that judge, if it differs from that of the verdict.
 function judges({ bundle, windows, step }) {
-  const length = bundle.resolution_ns || 6e10;
-  return length !== (windows.length * step > 36e11 ? 6e10 : 1e9) && length;
+  const length = bundle.resolution_ns;
+  return length !== 0 && length !== (windows.length * step > 36e11 ? 6e10 : 1e9) && length;
 }
 
 // definition is the rule for somebody who does not know the word, with the windows that it judges. If
-// their length is 0, the server chooses 1 min as soon as these are complete.
+// their length is 0, they are those of the verdict.
 export function definition({ onset_ratio: onset, clear_ratio: clear, resolution_ns: length }) {
   return `from a window with at least ${Format.exactly(onset)} heavy observations until one with less than ${Format.exactly(clear)}. `
-    + `Here these are windows of ${length ? Format.duration(length) : "1 min, or of 1 s as long as those of 1 min are incomplete"}; `
-    + "in the verdict windows of 1 s, or of 1 min if the range is longer than an hour";
+    + `Here these are windows of ${length ? `${Format.duration(length)}; in the verdict windows of ` : ""}1 s, or of 1 min if the range is longer than an hour`;
 }
 
 // meanings explains the states of a signal's cells, and what to do about them.
