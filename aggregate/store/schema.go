@@ -129,19 +129,19 @@ type sqlTable struct {
 // eitherSuffix ends the names of views that read rows of 1 min and of 1 s.
 const eitherSuffix = "either"
 
-// InWindows is Windowed.
+// InWindows returns g with Windowed set.
 func (g sqlTable) InWindows() sqlTable {
 	g.Windowed = true
 	return g
 }
 
-// OfAllSignals is AllSignals.
+// OfAllSignals returns g with AllSignals set.
 func (g sqlTable) OfAllSignals() sqlTable {
 	g.AllSignals = true
 	return g
 }
 
-// ThatJudge is Judging.
+// ThatJudge returns g with Judging set.
 func (g sqlTable) ThatJudge() sqlTable {
 	g.Judging = true
 	return g
